@@ -3,13 +3,14 @@
  *
  *   sweep      solutions of the problem under weights of compute, waiting and deferrable
  *              communication and the host's time (step_costs.h), the last ones with what the best
- *              schedule so far pays of each edge
+ *              schedule so far, and those of baselines, pay of each edge
  *   recombine  where another solution differs from the best one in groups of variables without an
  *              edge between them, each group alone
  *   move       one variable takes another strategy and those around it follow (step_moves.h)
  *
- * It starts from the incumbent, which may be the plan of a coarser mesh (coarser_plans.c). Work is
- * counted in instructions that are simulated. */
+ * It starts from the incumbent, which may be the plan of a coarser mesh (coarser_plans.c); a few
+ * moves follow from a baseline that is nearly as fast. Work is counted in instructions that are
+ * simulated. */
 #include <math.h>
 #include <string.h>
 
@@ -24,7 +25,7 @@ enum {
     MAKING = 4,              /* trials take as long as making a program in full */
     LEAST_TRIALS = 12,       /* of recombination and moves ... */
     SIMULATED = 400000,      /* ... or trials of so many instructions in all */
-    SIMULATED_AGAIN = 50000, /* ... from the plan of a coarser mesh on */
+    SIMULATED_AGAIN = 50000, /* ... from the plan of a coarser mesh or a baseline on */
     LARGE = 2000000          /* edge entries, above which there are fewer solves and no moves */
 };
 
@@ -33,6 +34,7 @@ static const double GAIN = 1e-4;  /* of the step, that a change must save in a t
 static const double CLOSE = 0.02; /* a trial may be longer than the best one by this share, for its
                                      program to be made in full */
 static const double FAR = 0.05;   /* slower than the best plan of other meshes by this: given up */
+static const double NEAR = 0.15;  /* a baseline slower than the best plan by less is made use of */
 static const double LATE = 0.002; /* what tells redistributions of results and operands apart */
 
 /* The most useful ones first: large problems are solved under the first ones alone. */
@@ -64,15 +66,17 @@ typedef struct step_search {
     dtp_planning *p;
     tensor_state *state;
     dtp_step_costs costs;
-    bool known;               /* there is a best assignment: */
-    int32_t *best, *next;     /* by variable; next: scratch */
-    double step_s, trial_s;   /* of its program, and as a trial */
-    int64_t instrs;           /* of the program of the last trial */
-    int64_t left;             /* instructions that may still be simulated */
-    dtp_step_weights weights; /* under which the best one was found */
+    const dtp_overlap *overlap;    /* of trials */
+    const dtp_candidate *baseline; /* the fastest one that is an assignment; NULL: none is near */
+    bool known;                    /* there is a best assignment: */
+    int32_t *best, *next;          /* by variable; next: scratch */
+    double step_s, trial_s;        /* of its program, and as a trial */
+    int64_t instrs;                /* of the program of the last trial */
+    int64_t left;                  /* instructions that may still be simulated */
+    dtp_step_weights weights;      /* under which the best one was found */
 } step_search;
 
-/* Lowers an assignment with the overlap of the incumbent and without a memory plan, and simulates
+/* Lowers an assignment with the overlap of trials and without a memory plan, and simulates
  * the program. `costs`: learn from the schedule; NULL: none do. */
 static dtp_status simulate(step_search *s, const int32_t *assignment, dtp_step_costs *costs,
                            double *step_s, dtp_err *err)
@@ -85,7 +89,7 @@ static dtp_status simulate(step_search *s, const int32_t *assignment, dtp_step_c
     dtp_lower_options options = dtp_planning_lowering(p, dtp_tensor__redistributor(p));
     dtp_arena *arena = dtp_arena_create();
     DTP_TRY(DTP_MEMORY(err, arena));
-    options.overlap = p->best.overlap;
+    options.overlap = *s->overlap;
     options.unplaced = true;
     dtp_status st = dtp_tensor_sharding(problem, assignment, arena, &sharding, err);
     st = st == DTP_OK ? dtp_lower(p->graph, &sharding, &options, &program, err) : st;
@@ -148,8 +152,9 @@ static bool is_large(const step_search *s)
     return dtp_problem_n_entries(s->state->problem->select) > LARGE;
 }
 
-/* Solves under weights and what the best schedule so far pays of each edge. */
-static dtp_status solve_paid(step_search *s, dtp_step_weights w, dtp_err *err)
+/* Solves under weights and what the schedule of an assignment pays of each edge. */
+static dtp_status solve_paid(step_search *s, const int32_t *assignment, dtp_step_weights w,
+                             dtp_err *err)
 {
     const dtp_prediction *best = &s->p->best.predicted;
     double step_s;
@@ -159,22 +164,48 @@ static dtp_status solve_paid(step_search *s, dtp_step_weights w, dtp_err *err)
     if (w.waiting == 0.0) { /* the share of all communication that is exposed */
         w.waiting = w.deferrable = best->comm_s > 0.0 ? best->exposed_comm_s / best->comm_s : 1.0;
     }
-    DTP_TRY(simulate(s, s->best, &s->costs, &step_s, err));
+    DTP_TRY(simulate(s, assignment, &s->costs, &step_s, err));
     return solve_weighted(s, &w, err);
+}
+
+/* Solves under what the schedules of baselines pay. */
+static dtp_status solve_baselines(step_search *s, dtp_err *err)
+{
+    const dtp_planning *p = s->p;
+    for (int32_t i = 0; i < p->n_baselines && s->known; i++) {
+        const dtp_candidate *c = &p->baselines[i];
+        const double step_s = c->predicted.step_time_s;
+        bool found = false, repeated;
+        if (c->legal && dtp_planning_excess(p, c) <= 0 && step_s <= (1.0 + NEAR) * s->step_s) {
+            DTP_TRY(dtp_tensor_assignment(s->state->problem, &c->sharding, s->next, &found, err));
+        }
+        if (!found) {
+            continue;
+        }
+        DTP_TRY(dtp_tensor__note(s->state, s->next, &repeated, err));
+        if (!repeated) {
+            s->state->seen[s->state->n_seen - 1].step_s = step_s;
+        }
+        const bool faster = s->baseline == NULL || step_s < s->baseline->predicted.step_time_s;
+        s->baseline = faster ? c : s->baseline;
+        DTP_TRY(solve_paid(s, s->next, PAID[0], err));
+    }
+    return DTP_OK;
 }
 
 static dtp_status sweep(step_search *s, dtp_err *err)
 {
     const bool large = is_large(s);
     for (int32_t i = 0; i < N_SHARED; i++) {
-        DTP_TRY(solve_paid(s, SHARED, err));
+        DTP_TRY(solve_paid(s, s->best, SHARED, err));
     }
     for (int32_t i = 0; i < (large ? N_LARGE : N_SWEEP); i++) {
         DTP_TRY(solve_weighted(s, &SWEEP[i], err));
     }
     for (int32_t i = 0; i < N_PAID && !large; i++) {
-        DTP_TRY(solve_paid(s, PAID[i], err));
+        DTP_TRY(solve_paid(s, s->best, PAID[i], err));
     }
+    DTP_TRY(large || s->p->request->of_finer ? DTP_OK : solve_baselines(s, err));
     const dtp_step_weights found = s->weights;
     for (int32_t i = 0; i < 2 && !large; i++) {
         dtp_step_weights w = found;
@@ -249,43 +280,36 @@ static dtp_status recombine(step_search *s, dtp_err *err)
 
 /* ---- all ---- */
 
-/* The best assignment is that of the incumbent, where it is one; programs are made as its is. */
-static dtp_status start_from_incumbent(step_search *s, dtp_err *err)
+/* The best assignment is that of a candidate, where it is one; programs are made as its is. */
+static dtp_status start_from(step_search *s, const dtp_candidate *c, dtp_err *err)
 {
-    const dtp_planning *p = s->p;
     tensor_state *state = s->state;
     bool repeated;
-    s->known = false;
     s->step_s = INFINITY;
-    if (p->has_best) {
-        DTP_TRY(dtp_tensor_assignment(state->problem, &p->best.sharding, s->best, &s->known, err));
-    }
+    s->overlap = &c->overlap;
+    DTP_TRY(dtp_tensor_assignment(state->problem, &c->sharding, s->best, &s->known, err));
     if (s->known) {
-        const bool own = p->best.redistributor == dtp_tensor_redistributor(state->problem);
-        state->search.redistributor = own ? NULL : p->best.redistributor;
-        s->step_s = p->best.predicted.step_time_s;
+        const bool own = c->redistributor == dtp_tensor_redistributor(state->problem);
+        state->search.redistributor = own ? NULL : c->redistributor;
+        s->step_s = c->predicted.step_time_s;
         DTP_TRY(dtp_tensor__note(state, s->best, &repeated, err));
         DTP_TRY(simulate(s, s->best, NULL, &s->trial_s, err));
     }
     return DTP_OK;
 }
 
-/* Changes of the best assignment, as long as there is work left and it is worth it. */
-static dtp_status improve(step_search *s, dtp_err *err)
+static dtp_status start_from_incumbent(step_search *s, dtp_err *err)
 {
-    const dtp_plan *others = s->p->incumbent;
+    s->known = false;
+    s->step_s = INFINITY;
+    s->overlap = &s->p->best.overlap;
+    return s->p->has_best ? start_from(s, &s->p->best, err) : DTP_OK;
+}
+
+static dtp_status move(step_search *s, dtp_err *err)
+{
     const dtp_problem *problem = &s->state->search.overlay.problem;
     const size_t n = (size_t)problem->n_variables;
-    if (!s->known || (others != NULL && s->step_s > (1.0 + FAR) * others->predicted.step_time_s)) {
-        return DTP_OK;
-    }
-    DTP_TRY(dtp_step_costs_weigh(&s->costs, &SWEEP[0], &s->state->search.overlay, err));
-    DTP_TRY(simulate(s, s->best, NULL, &s->trial_s, err));
-    s->left = LEAST_TRIALS * s->instrs;
-    const int64_t most =
-        s->p->best.sharding.layouts == s->state->from_coarser ? SIMULATED_AGAIN : SIMULATED;
-    s->left = s->left < most && !is_large(s) ? most : s->left;
-    DTP_TRY(recombine(s, err));
     bool again = !is_large(s);
     while (again && goes_on(s)) {
         dtp_step_moves moves;
@@ -305,6 +329,31 @@ static dtp_status improve(step_search *s, dtp_err *err)
         }
         dtp_step_moves_free(&moves);
         DTP_TRY(st);
+    }
+    return DTP_OK;
+}
+
+/* Changes of the best assignment, as long as there is work left and it is worth it. */
+static dtp_status improve(step_search *s, dtp_err *err)
+{
+    const dtp_plan *others = s->p->incumbent;
+    if (!s->known || (others != NULL && s->step_s > (1.0 + FAR) * others->predicted.step_time_s)) {
+        return DTP_OK;
+    }
+    DTP_TRY(dtp_step_costs_weigh(&s->costs, &SWEEP[0], &s->state->search.overlay, err));
+    DTP_TRY(simulate(s, s->best, NULL, &s->trial_s, err));
+    s->left = LEAST_TRIALS * s->instrs;
+    const int64_t most =
+        s->p->best.sharding.layouts == s->state->from_coarser ? SIMULATED_AGAIN : SIMULATED;
+    s->left = s->left < most && !is_large(s) ? most : s->left;
+    DTP_TRY(recombine(s, err));
+    DTP_TRY(move(s, err));
+    const dtp_candidate *other = s->baseline;
+    if (other != NULL && !s->p->request->of_finer &&
+        other->predicted.step_time_s <= (1.0 + FAR) * s->step_s) {
+        DTP_TRY(start_from(s, other, err));
+        s->left = SIMULATED_AGAIN;
+        DTP_TRY(move(s, err));
     }
     return DTP_OK;
 }
