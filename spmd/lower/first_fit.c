@@ -1,124 +1,165 @@
 /* Buffers lie sorted by offset in chunks, so that inserting one moves few others, and times are
- * compared a chunk at once. A chunk that ends below the offset in question, or begins above what
- * would be the end of the buffer, says nothing. */
+ * compared a chunk at once. A chunk that ends below the offset in question, begins above what would
+ * be the end of the buffer, or has nothing in the 64ths of the time that the buffer touches, says
+ * nothing; what tells that lies apart from the chunk. */
 #include "spmd/lower/first_fit.h"
 
 #include <string.h>
 
-enum { CHUNK = 128 };
+enum { CHUNK = 128, N_PARTS = 64 };
 
 typedef struct chunk {
     int32_t n;
     int32_t first[CHUNK], last[CHUNK]; /* beyond n: no time */
     int64_t begin[CHUNK], end[CHUNK];  /* bytes; begin is sorted */
-    int64_t most;                      /* the largest end */
 } chunk;
+
+/* Of a chunk. */
+typedef struct summary {
+    int64_t begin, most; /* the least begin, the largest end */
+    uint64_t parts;      /* of time, in which something of it is needed */
+    chunk *of;
+} summary;
 
 struct dtp_first_fit {
     int32_t n_chunks;
-    chunk *chunks;  /* in no order */
-    int32_t *order; /* of chunks, by offset */
+    int64_t times;
+    chunk *chunks;   /* in no order */
+    summary *sorted; /* by offset */
 };
 
-dtp_status dtp_first_fit_create(dtp_arena *arena, int32_t n, dtp_first_fit **out, dtp_err *err)
+dtp_status dtp_first_fit_create(dtp_arena *arena, int32_t n, int32_t last, dtp_first_fit **out,
+                                dtp_err *err)
 {
     /* A full chunk is split, so all but one are at least half full. */
     const size_t most = 2 * (size_t)n / CHUNK + 2;
     DTP_TRY(DTP_NEW(arena, *out, 1, err));
     DTP_TRY(DTP_NEW(arena, (*out)->chunks, most, err));
-    DTP_TRY(DTP_NEW(arena, (*out)->order, most, err));
+    DTP_TRY(DTP_NEW(arena, (*out)->sorted, most, err));
+    (*out)->times = last > 0 ? (int64_t)last + 1 : 1;
     dtp_first_fit_clear(*out);
     return DTP_OK;
 }
 
-static void forget_from(chunk *c, int32_t from)
+static uint64_t parts_of(const dtp_first_fit *f, int32_t first, int32_t last)
 {
+    const int64_t from = first > 0 ? (int64_t)first * N_PARTS / f->times : 0;
+    const int64_t to = last > 0 ? (int64_t)last * N_PARTS / f->times : 0;
+    const int64_t low = from < N_PARTS - 1 ? from : N_PARTS - 1;
+    const int64_t high = to < N_PARTS - 1 ? to : N_PARTS - 1;
+    return (UINT64_MAX >> (N_PARTS - 1 - high)) & (UINT64_MAX << low);
+}
+
+/* Buffers from `from` on leave the chunk of a summary, which is made anew. */
+static void forget_from(const dtp_first_fit *f, summary *s, int32_t from)
+{
+    chunk *c = s->of;
     for (int32_t i = from; i < CHUNK; i++) {
         c->first[i] = INT32_MAX;
         c->last[i] = INT32_MIN;
     }
     c->n = from;
-    c->most = 0;
+    s->begin = from > 0 ? c->begin[0] : 0;
+    s->most = 0;
+    s->parts = 0;
     for (int32_t i = 0; i < from; i++) {
-        c->most = c->end[i] > c->most ? c->end[i] : c->most;
+        s->most = c->end[i] > s->most ? c->end[i] : s->most;
+        s->parts |= parts_of(f, c->first[i], c->last[i]);
     }
 }
 
 void dtp_first_fit_clear(dtp_first_fit *f)
 {
     f->n_chunks = 1;
-    f->order[0] = 0;
-    forget_from(&f->chunks[0], 0);
+    f->sorted[0].of = &f->chunks[0];
+    forget_from(f, &f->sorted[0], 0);
 }
 
 /* ---- where a buffer goes ---- */
+
+/* Eight bytes of 0 or 1 as bits, the first the lowest: the product moves byte k, bit 8 k of a word,
+ * to bit 56 + k. */
+static uint64_t bits_of(const uint8_t *b)
+{
+    const uint64_t low = (uint64_t)b[0] | (uint64_t)b[1] << 8 | (uint64_t)b[2] << 16 |
+                         (uint64_t)b[3] << 24,
+                   high = (uint64_t)b[4] << 32 | (uint64_t)b[5] << 40 | (uint64_t)b[6] << 48 |
+                          (uint64_t)b[7] << 56;
+    return (low | high) * 0x0102040810204080ULL >> 56;
+}
 
 /* Lifts *at above what is in the way; true when a gap was found. */
 static bool pass_chunk(const chunk *c, int64_t bytes, int32_t first, int32_t last, int64_t *at)
 {
     uint8_t hit[CHUNK];
+    int64_t low = *at;
     /* hit[i]: needed at a common time. Fixed length, so that it is vectorised. */
     for (int32_t i = 0; i < CHUNK; i++) {
         hit[i] = (uint8_t)((c->last[i] >= first) & (c->first[i] <= last));
     }
-    for (int32_t i = 0; i < c->n; i += 8) {
-        uint64_t any;
-        memcpy(&any, hit + i, sizeof any);
-        for (int32_t k = i; any != 0 && k < i + 8; k++) {
-            if (hit[k] == 0) {
-                continue;
-            }
-            if (c->begin[k] >= *at + bytes) {
+    for (int32_t i = 0; i < c->n; i += 64) {
+        uint64_t hits = 0;
+        for (int32_t k = 0; k < 64; k += 8) {
+            hits |= bits_of(hit + i + k) << k;
+        }
+        for (; hits != 0; hits &= hits - 1) {
+            const int32_t k = i + __builtin_ctzll(hits);
+            if (c->begin[k] >= low + bytes) {
+                *at = low;
                 return true;
             }
-            *at = c->end[k] > *at ? c->end[k] : *at;
+            low = c->end[k] > low ? c->end[k] : low;
         }
     }
+    *at = low;
     return false;
 }
 
 /* ---- inserting ---- */
 
-/* The last chunk that begins at or below an offset, with room. */
-static chunk *chunk_for(dtp_first_fit *f, int64_t offset)
+/* Of the last chunk that begins at or below an offset, with room. */
+static summary *summary_for(dtp_first_fit *f, int64_t offset)
 {
     int32_t at = 0;
-    while (at + 1 < f->n_chunks && f->chunks[f->order[at + 1]].begin[0] <= offset) {
+    while (at + 1 < f->n_chunks && f->sorted[at + 1].begin <= offset) {
         at++;
     }
-    if (f->chunks[f->order[at]].n == CHUNK) {
+    if (f->sorted[at].of->n == CHUNK) {
         /* The upper half becomes a chunk of its own, behind it. */
-        chunk *low = &f->chunks[f->order[at]];
-        memmove(&f->order[at + 2], &f->order[at + 1],
-                (size_t)(f->n_chunks - at - 1) * sizeof *f->order);
-        f->order[at + 1] = f->n_chunks;
-        chunk *to = &f->chunks[f->n_chunks];
         const int32_t half = CHUNK / 2;
+        const chunk *low = f->sorted[at].of;
+        chunk *to = &f->chunks[f->n_chunks];
+        memmove(&f->sorted[at + 2], &f->sorted[at + 1],
+                (size_t)(f->n_chunks - at - 1) * sizeof *f->sorted);
+        f->sorted[at + 1].of = to;
         memcpy(to->first, low->first + half, (size_t)half * sizeof *to->first);
         memcpy(to->last, low->last + half, (size_t)half * sizeof *to->last);
         memcpy(to->begin, low->begin + half, (size_t)half * sizeof *to->begin);
         memcpy(to->end, low->end + half, (size_t)half * sizeof *to->end);
-        forget_from(to, half);
-        forget_from(low, half);
+        forget_from(f, &f->sorted[at + 1], half);
+        forget_from(f, &f->sorted[at], half);
         f->n_chunks++;
-        at += f->chunks[f->order[at + 1]].begin[0] <= offset ? 1 : 0;
+        at += f->sorted[at + 1].begin <= offset ? 1 : 0;
     }
-    return &f->chunks[f->order[at]];
+    return &f->sorted[at];
 }
 
 int64_t dtp_first_fit_place(dtp_first_fit *f, int64_t bytes, int32_t first, int32_t last)
 {
+    const uint64_t parts = parts_of(f, first, last);
     int64_t offset = 0;
     for (int32_t i = 0; i < f->n_chunks; i++) {
-        const chunk *c = &f->chunks[f->order[i]];
-        if (c->n > 0 && c->begin[0] >= offset + bytes) {
+        const summary *s = &f->sorted[i];
+        if (s->parts != 0 && s->begin >= offset + bytes) {
             break;
         }
-        if (c->most > offset && pass_chunk(c, bytes, first, last, &offset)) {
+        if (s->most > offset && (s->parts & parts) != 0 &&
+            pass_chunk(s->of, bytes, first, last, &offset)) {
             break;
         }
     }
-    chunk *c = chunk_for(f, offset);
+    summary *s = summary_for(f, offset);
+    chunk *c = s->of;
     int32_t i = c->n;
     for (; i > 0 && c->begin[i - 1] > offset; i--) {
         c->first[i] = c->first[i - 1];
@@ -130,7 +171,9 @@ int64_t dtp_first_fit_place(dtp_first_fit *f, int64_t bytes, int32_t first, int3
     c->last[i] = last;
     c->begin[i] = offset;
     c->end[i] = offset + bytes;
-    c->most = c->end[i] > c->most ? c->end[i] : c->most;
     c->n++;
+    s->begin = c->begin[0];
+    s->most = c->end[i] > s->most ? c->end[i] : s->most;
+    s->parts |= parts;
     return offset;
 }

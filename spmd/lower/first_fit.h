@@ -7,8 +7,9 @@
 
 typedef struct dtp_first_fit dtp_first_fit;
 
-/* For up to n buffers; storage from `arena`. */
-dtp_status dtp_first_fit_create(dtp_arena *arena, int32_t n, dtp_first_fit **out,
+/* For up to n buffers, most of them needed up to time `last` at most, by which nothing but speed is
+ * decided; storage from `arena`. */
+dtp_status dtp_first_fit_create(dtp_arena *arena, int32_t n, int32_t last, dtp_first_fit **out,
                                 dtp_err *err) DTP_MUST_CHECK;
 /* Forgets all buffers. */
 void dtp_first_fit_clear(dtp_first_fit *f);

@@ -66,7 +66,11 @@ static dtp_status place(dtp_arena *arena, dtp_interval *items, int32_t n, int64_
     dtp_first_fit *fit;
     dtp_keyed *order;
     int64_t *offset;
-    DTP_TRY(dtp_first_fit_create(arena, n, &fit, err));
+    int32_t last = 0;
+    for (int32_t i = 0; i < n; i++) {
+        last = items[i].last > last ? items[i].last : last;
+    }
+    DTP_TRY(dtp_first_fit_create(arena, n, last, &fit, err));
     DTP_TRY(DTP_NEW(arena, order, 4 * (size_t)n, err));
     DTP_TRY(DTP_NEW(arena, offset, n, err));
     const int64_t least = find_bound(items, n, order, order + 2 * (size_t)n);

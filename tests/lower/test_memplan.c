@@ -173,11 +173,15 @@ static void test_memplan__first_fit_is_the_lowest_offset(void **state)
     (void)state;
     enum { N = 700 };
     static dtp_interval items[N];
+    static const int32_t last_said[] = {0, 5, 399, 5000};
     dtp_first_fit *fit = NULL;
     dtp_arena *arena = dtp_arena_create();
-    assert_int_equal(dtp_first_fit_create(arena, N, &fit, NULL), DTP_OK);
-    for (uint64_t seed = 1; seed <= 8; seed++) {
+    for (uint64_t seed = 1; seed <= 16; seed++) {
         uint64_t s = seed;
+        if (seed % 4 == 1) {
+            assert_int_equal(dtp_first_fit_create(arena, N, last_said[seed / 4], &fit, NULL),
+                             DTP_OK);
+        }
         random_items(items, N, seed % 2 == 0 ? 10 : 400, &s);
         dtp_first_fit_clear(fit);
         for (int32_t i = 0; i < N; i++) {
