@@ -40,9 +40,11 @@ dtp_deferral dtp_node_defers(const dtp_graph *g, dtp_node_id node, int32_t i)
 
 /* What is reduced for output i of a node when it waits: nothing (0), or its dtype, from 1 on; -1:
  * it does not wait. */
-static int32_t waits(const dtp_graph *g, dtp_node_id node, int32_t i)
+static int32_t waits(const dtp_graph *g, const dtp_deferral *deferrals, dtp_node_id node, int32_t i)
 {
-    const dtp_deferral d = dtp_node_defers(g, node, i);
+    const dtp_node *n = &g->nodes[node];
+    const dtp_deferral none = {.sum = -1};
+    const dtp_deferral d = dtp_graph_runs(g, n->phase) > 1 ? deferrals[n->out[i]] : none;
     return d.sum < 0  ? -1
            : !d.first ? 0
                       : 1 + (int32_t)g->tensors[g->nodes[d.sum].out[0]].type.dtype;
@@ -95,12 +97,13 @@ static bool same_node(const dtp_graph *g, const dtp_node *a, const dtp_node *b)
     return same;
 }
 
-static bool same_class(const dtp_graph *g, const dtp_uses *uses, dtp_node_id a, dtp_node_id b)
+static bool same_class(const dtp_graph *g, const dtp_uses *uses, const dtp_deferral *deferrals,
+                       dtp_node_id a, dtp_node_id b)
 {
     bool same = same_node(g, &g->nodes[a], &g->nodes[b]) && same_uses(g, uses, a, b) &&
                 dtp_graph_runs(g, g->nodes[a].phase) == dtp_graph_runs(g, g->nodes[b].phase);
     for (int32_t i = 0; i < g->nodes[a].n_out && same; i++) {
-        same = waits(g, a, i) == waits(g, b, i);
+        same = waits(g, deferrals, a, i) == waits(g, deferrals, b, i);
     }
     return same;
 }
@@ -111,7 +114,9 @@ dtp_status dtp_node_classes_find(const dtp_graph *g, dtp_arena *arena, dtp_node_
     const size_t n = (size_t)g->n_nodes;
     dtp_hash_table classes = {0};
     dtp_uses uses;
+    dtp_deferral *deferrals;
     DTP_TRY(dtp_uses_find(g, arena, &uses, err));
+    DTP_TRY(dtp_microbatch_deferrals(g, arena, &deferrals, err));
     out->n = 0;
     DTP_TRY(DTP_NEW(arena, out->example, n, err));
     DTP_TRY(DTP_NEW(arena, out->count, n, err));
@@ -130,7 +135,7 @@ dtp_status dtp_node_classes_find(const dtp_graph *g, dtp_arena *arena, dtp_node_
         int32_t c;
         do {
             c = dtp_hash_table_next(&classes, hash, &at);
-        } while (c >= 0 && !same_class(g, &uses, out->example[c], id));
+        } while (c >= 0 && !same_class(g, &uses, deferrals, out->example[c], id));
         if (c < 0) {
             DTP_TRY(dtp_hash_table_add(&classes, arena, hash, out->n, err));
             c = out->n++;

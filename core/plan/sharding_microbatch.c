@@ -40,16 +40,47 @@ static dtp_node_id only_reader(const dtp_graph *g, dtp_tensor_id t)
     return found;
 }
 
-dtp_deferral dtp_microbatch_defers(const dtp_graph *g, dtp_tensor_id t)
+/* only: by tensor, the one node that reads it; NULL: not known. */
+static dtp_deferral defers(const dtp_graph *g, const dtp_node_id *only, dtp_tensor_id t)
 {
-    dtp_deferral d = {.sum = g->microbatches > 1 ? only_reader(g, t) : -1, .first = true};
+    dtp_deferral d = {.sum = -1, .first = true};
+    if (g->microbatches > 1) {
+        d.sum = only != NULL ? only[t] : only_reader(g, t);
+    }
     while (d.sum >= 0 && !dtp_is_accumulate(g, &g->nodes[d.sum]) && passes_sums(&g->nodes[d.sum])) {
         d.first = d.first && g->nodes[d.sum].in[0] == t;
         t = g->nodes[d.sum].out[0];
-        d.sum = only_reader(g, t);
+        d.sum = only != NULL ? only[t] : only_reader(g, t);
     }
     d.sum = d.sum >= 0 && dtp_is_accumulate(g, &g->nodes[d.sum]) ? d.sum : -1;
     return d;
+}
+
+dtp_deferral dtp_microbatch_defers(const dtp_graph *g, dtp_tensor_id t)
+{
+    return defers(g, NULL, t);
+}
+
+dtp_status dtp_microbatch_deferrals(const dtp_graph *g, dtp_arena *arena, dtp_deferral **out,
+                                    dtp_err *err)
+{
+    enum { NONE = -1, SEVERAL = -2 };
+    dtp_node_id *only;
+    DTP_TRY(DTP_NEW(arena, only, g->n_tensors, err));
+    DTP_TRY(DTP_NEW(arena, *out, g->n_tensors, err));
+    for (dtp_tensor_id t = 0; t < g->n_tensors; t++) {
+        only[t] = NONE;
+    }
+    for (dtp_node_id n = 0; n < g->n_nodes; n++) {
+        for (int32_t i = 0; i < g->nodes[n].n_in; i++) {
+            dtp_node_id *reader = &only[g->nodes[n].in[i]];
+            *reader = *reader == NONE ? n : SEVERAL;
+        }
+    }
+    for (dtp_tensor_id t = 0; t < g->n_tensors; t++) {
+        (*out)[t] = defers(g, only, t);
+    }
+    return DTP_OK;
 }
 
 static bool is_sum(const dtp_placement *p)

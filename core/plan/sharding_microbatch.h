@@ -12,6 +12,9 @@ typedef struct dtp_deferral {
     bool first;      /* of the tensors that are reduced as one with it */
 } dtp_deferral;
 dtp_deferral dtp_microbatch_defers(const dtp_graph *g, dtp_tensor_id t);
+/* The same of all tensors, by tensor, in one walk through the nodes; storage from `arena`. */
+dtp_status dtp_microbatch_deferrals(const dtp_graph *g, dtp_arena *arena, dtp_deferral **out,
+                                    dtp_err *err) DTP_MUST_CHECK;
 
 /* Whether a node adds up microbatches: operand 0 is the accumulator, operand 1 what is added. The
  * accumulator and the result have one layout in every sharding (it may be partial): dtp_lower gives
