@@ -1,5 +1,5 @@
-/* A line on standard error that says what takes long: "planning, 12 s", from two seconds on, on
- * a terminal alone. */
+/* A line on standard error that says what takes long: "planning, 12 s". On a terminal it is there
+ * from two seconds on and changes every second; elsewhere a line is added every ten seconds. */
 #include "tools/progress.h"
 
 #include <errno.h>
@@ -9,14 +9,15 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { FIRST_S = 2 };
+enum { FIRST_S = 2, LINE_S = 10, SHORT_BYTES = 64 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t ended = PTHREAD_COND_INITIALIZER;
 static pthread_t thread;
 static const char *doing; /* NULL: nothing */
-static char noted[64];
+static char noted[128];
 static int shown; /* columns of the line, 0: not shown */
+static bool lines;
 
 /* Waits until the work has ended or a second is over; says whether it goes on. */
 static bool wait_until(const struct timespec *when)
@@ -28,20 +29,31 @@ static bool wait_until(const struct timespec *when)
     return doing != NULL;
 }
 
+static void add_line(int s)
+{
+    (void)fprintf(stderr, "%s, %d s%s%s\n", doing, s, noted[0] != '\0' ? ": " : "", noted);
+}
+
+static void change_line(int s)
+{
+    const int columns =
+        fprintf(stderr, "\r%s, %d s%s%s", doing, s, noted[0] != '\0' ? ": " : "", noted);
+    (void)fprintf(stderr, "%*s", shown > columns ? shown - columns : 0, "");
+    shown = columns > shown ? columns : shown;
+    (void)fflush(stderr);
+}
+
 static void *show(void *user)
 {
+    const int first = lines ? LINE_S : FIRST_S, step = lines ? LINE_S : 1;
     struct timespec when;
     (void)user;
     (void)clock_gettime(CLOCK_REALTIME, &when);
     (void)pthread_mutex_lock(&lock);
-    when.tv_sec += FIRST_S;
-    for (int s = FIRST_S; wait_until(&when); s++) {
-        const int columns =
-            fprintf(stderr, "\r%s, %d s%s%s", doing, s, noted[0] != '\0' ? ": " : "", noted);
-        (void)fprintf(stderr, "%*s", shown > columns ? shown - columns : 0, "");
-        shown = columns > shown ? columns : shown;
-        (void)fflush(stderr);
-        when.tv_sec++;
+    when.tv_sec += first;
+    for (int s = first; wait_until(&when); s += step) {
+        (lines ? add_line : change_line)(s);
+        when.tv_sec += step;
     }
     (void)pthread_mutex_unlock(&lock);
     return NULL;
@@ -49,9 +61,10 @@ static void *show(void *user)
 
 void tool_progress_begin(const char *what)
 {
-    if (isatty(STDERR_FILENO) == 0 || doing != NULL) {
+    if (doing != NULL) {
         return;
     }
+    lines = isatty(STDERR_FILENO) == 0;
     doing = what;
     noted[0] = '\0';
     shown = 0;
@@ -63,7 +76,7 @@ void tool_progress_begin(const char *what)
 void tool_progress_note(const char *note)
 {
     (void)pthread_mutex_lock(&lock);
-    (void)snprintf(noted, sizeof noted, "%s", note);
+    (void)snprintf(noted, lines ? sizeof noted : SHORT_BYTES, "%s", note);
     (void)pthread_mutex_unlock(&lock);
 }
 
