@@ -50,3 +50,34 @@ dtp_status dtp_mesh_factorisations(int32_t devices, int32_t max_dims, dtp_arena 
     *out = l.meshes;
     return DTP_OK;
 }
+
+dtp_status dtp_mesh_usual(int32_t devices, int64_t inner, dtp_arena *arena, int32_t *n,
+                          dtp_mesh **out, dtp_err *err)
+{
+    int32_t all = 0;
+    DTP_TRY(dtp_mesh_factorisations(devices, 2, arena, &all, out, err));
+    *n = 0;
+    for (int32_t i = 0; i < all; i++) {
+        const dtp_mesh *mesh = &(*out)[i];
+        if (mesh->n_dims < 2 || mesh->sizes[1] <= inner) {
+            (*out)[(*n)++] = *mesh;
+        }
+    }
+    return DTP_OK;
+}
+
+bool dtp_mesh_refines(const dtp_mesh *mesh, const dtp_mesh *coarser)
+{
+    bool any = false;
+    for (int32_t pair = 0; pair + 1 < mesh->n_dims && mesh->n_dims == coarser->n_dims + 1; pair++) {
+        bool same = true;
+        for (int32_t m = 0; m < coarser->n_dims; m++) {
+            const int64_t size = m < pair    ? mesh->sizes[m]
+                                 : m == pair ? (int64_t)mesh->sizes[m] * mesh->sizes[m + 1]
+                                             : mesh->sizes[m + 1];
+            same = same && size == coarser->sizes[m];
+        }
+        any = any || same;
+    }
+    return any;
+}

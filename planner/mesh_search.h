@@ -11,4 +11,12 @@
 dtp_status dtp_mesh_factorisations(int32_t devices, int32_t max_dims, dtp_arena *arena, int32_t *n,
                                    dtp_mesh **out, dtp_err *err) DTP_MUST_CHECK;
 
+/* Of these the ones of one dim, and those of two whose last has at most `inner` ranks: what people
+ * begin with, where `inner` is the size of a host. */
+dtp_status dtp_mesh_usual(int32_t devices, int64_t inner, dtp_arena *arena, int32_t *n,
+                          dtp_mesh **out, dtp_err *err) DTP_MUST_CHECK;
+
+/* Whether `mesh` with some pair of neighbouring dims as one has the sizes of `coarser`. */
+bool dtp_mesh_refines(const dtp_mesh *mesh, const dtp_mesh *coarser);
+
 #endif

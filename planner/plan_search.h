@@ -50,11 +50,19 @@ typedef struct dtp_plan_request {
     bool tying_bound; /* tensor mode: bound what tying loses */
     bool of_finer;    /* tensor mode: the mesh is a coarser one of that which is planned; no
                          coarser ones are planned for it */
+    bool usual; /* tensor mode: usual layouts alone (planner/baselines/baselines.h) are candidates,
+                   nothing is solved */
+    int32_t n_meshes;       /* > 0: of the mesh search these alone, those with fewer dims first; */
+    const dtp_mesh *meshes; /* else all of options.devices */
     bool brief; /* tensor mode: when nothing fits, the best baseline alone says what limit works */
     const dtp_plan
-        *incumbent; /* tensor mode, objective time: the incumbent of another graph, of which
+        *incumbent;       /* tensor mode, objective time: the incumbent of another graph, of which
                               only certificate and prediction are read. Nothing is planned where
                               the additive cost cannot be below its own; NULL: none */
+    const dtp_plan *best; /* objective time: of other graphs, or of usual layouts, of which mesh and
+                             prediction are read. Of the mesh search those are pruned on which
+                             kernels alone take about as long; NULL: none */
+    bool best_is_own;     /* it is of this graph: its mesh is not pruned */
     const dtp_plan_watch *watch; /* NULL: no progress */
     const dtp_stop *stop; /* ends planning with the best plan so far; NULL = none. Without a plan
                              yet planning fails with DTP_STOPPED */

@@ -7,8 +7,6 @@
 
 #include "core/base/units.h"
 #include "cost_models/plan_lowering.h"
-#include "planner/memory_floor.h"
-#include "planner/mesh_search.h"
 #include "cost_models/node_price.h"
 #include "cost_models/job.h"
 #include "cost_models/model_flops.h"
@@ -29,7 +27,8 @@ dtp_plan_request dtp_plan_request_init(void)
 
 const char *dtp_mesh_outcome_name(dtp_mesh_outcome outcome)
 {
-    static const char *const names[] = {"planned", "pruned", "infeasible", "skipped", "ended"};
+    static const char *const names[] = {"planned", "pruned", "infeasible",
+                                        "skipped", "ended",  "left out"};
     return names[outcome];
 }
 
@@ -179,6 +178,9 @@ dtp_status dtp_planning_price_baselines(dtp_planning *p, dtp_err *err)
         .rules_file = p->request->options.rules_file,
         .for_form = p->request->form != NULL && !p->planner->rules_only,
         .rules_only = p->planner->rules_only,
+        .usual = !p->request->usual         ? DTP_USUAL_ALL
+                 : p->request->n_meshes > 0 ? DTP_USUAL_APART
+                                            : DTP_USUAL_ALONE,
         .limit = dtp_planning_lowering(p, NULL).overlap.memory_bytes,
         .stop = p->request->stop};
     return dtp_baselines_create(p->graph, &p->pricer, &options, p->arena, &p->n_baselines,
@@ -311,10 +313,8 @@ static dtp_status plan_into(dtp_planning *p, dtp_plan *plan, dtp_err *err)
     return p->has_best ? fill_plan(p, plan, err) : DTP_OK;
 }
 
-/* p has planner, model, graph, machine, request and incumbent; without error the rest of p is what
- * came of it, p->arena the arena of the plan or NULL. */
-static dtp_status plan_on_mesh(dtp_planning *p, const dtp_mesh *mesh, dtp_plan_result *out,
-                               dtp_err *err)
+dtp_status dtp_planning_on_mesh(dtp_planning *p, const dtp_mesh *mesh, dtp_plan_result *out,
+                                dtp_err *err)
 {
     dtp_plan *plan = NULL;
     memset(out, 0, sizeof *out);
@@ -347,19 +347,7 @@ static dtp_status plan_on_mesh(dtp_planning *p, const dtp_mesh *mesh, dtp_plan_r
     return s;
 }
 
-/* ---- mesh search ---- */
-
-/* The share of the step that a mesh with more dims must save: more dims are harder to understand
- * and to run, and predictions are not so exact. */
-static const double EARNED = 0.01;
-
-typedef struct search {
-    const dtp_plan_request *request;
-    int32_t n;
-    dtp_mesh_report *reports; /* one per mesh, those with fewer dims first */
-    int32_t skipped;
-    dtp_plan_result *best;
-} search;
+/* ---- results ---- */
 
 static bool plan_better(const dtp_plan_request *request, const dtp_plan *a, const dtp_plan *b)
 {
@@ -403,169 +391,4 @@ bool dtp_plan_result_better(const dtp_plan_request *request, const dtp_plan_resu
     const bool unknown = x == 0 && y == 0;
     const bool less = unknown ? a->smallest_bound < b->smallest_bound : x > 0 && (y == 0 || x < y);
     return a->infeasible && (!b->infeasible || less);
-}
-
-static void report(const dtp_planning *p, const dtp_plan_result *result, dtp_mesh_report *out)
-{
-    out->outcome = p->pruned            ? DTP_MESH_PRUNED
-                   : result->infeasible ? DTP_MESH_INFEASIBLE
-                                        : DTP_MESH_PLANNED;
-    out->bound = result->infeasible ? 0 : p->certificate.bound;
-    if (result->plan != NULL) {
-        out->bound = result->plan->certificate.bound;
-        out->cost = result->plan->certificate.cost;
-        out->step_time_s = result->plan->predicted.step_time_s;
-    }
-}
-
-/* Whether a plan on mesh i takes the place of the best so far: with more dims it must be faster
- * than all plans on meshes with fewer, by a share. */
-static bool is_taken(const search *s, int32_t i, const dtp_plan_result *next)
-{
-    const int32_t n_dims = s->reports[i].mesh.n_dims;
-    bool earned = true;
-    if (s->request->options.objective == DTP_OBJECTIVE_TIME && next->plan != NULL &&
-        s->best->plan != NULL && s->best->plan->mesh.n_dims < n_dims) {
-        for (int32_t k = 0; k < i; k++) {
-            const dtp_mesh_report *r = &s->reports[k];
-            earned =
-                earned && (r->outcome != DTP_MESH_PLANNED || r->mesh.n_dims == n_dims ||
-                           next->plan->predicted.step_time_s <= (1.0 - EARNED) * r->step_time_s);
-        }
-    }
-    return earned && dtp_plan_result_better(s->request, next, s->best);
-}
-
-/* Plans on mesh i and keeps the better result. */
-static dtp_status try_mesh(search *s, dtp_planning p, int32_t i, dtp_err *err)
-{
-    dtp_mesh_report *r = &s->reports[i];
-    dtp_plan_result next;
-    char text[DTP_MESH_TEXT_BYTES];
-    dtp_err why = {0};
-    const bool pinned = s->request->options.rules != NULL || s->request->n_texts > 0;
-    p.incumbent = s->best->plan != NULL ? s->best->plan : s->request->incumbent;
-    p.others = s->best->plan;
-    dtp_mesh_print(&r->mesh, text);
-    dtp_status status = plan_on_mesh(&p, &r->mesh, &next, &why);
-    if (status == DTP_STOPPED) {
-        r->outcome = DTP_MESH_ENDED;
-        return DTP_OK;
-    }
-    if (dtp_lowering_refuses(status) && pinned && ++s->skipped < s->n) {
-        r->outcome = DTP_MESH_SKIPPED;
-        return DTP_OK;
-    }
-    if (status != DTP_OK) {
-        return DTP_FAIL(err, status, "mesh '%s': %s", text, why.msg);
-    }
-    report(&p, &next, r);
-    dtp_log(s->request->options.ctx, DTP_LOG_INFO, "planner", "mesh",
-            "mesh='%s' outcome=%s bound=%" PRId64 " step_time_s=%g", text,
-            dtp_mesh_outcome_name(r->outcome), r->bound, r->step_time_s);
-    dtp_plan_result_keep(s->best, &next, is_taken(s, i, &next));
-    return DTP_OK;
-}
-
-static dtp_status search_meshes(const dtp_planning *p, dtp_arena *arena, dtp_plan_result *out,
-                                dtp_err *err)
-{
-    search s = {.request = p->request, .best = out};
-    dtp_mesh *meshes = NULL;
-    DTP_TRY(dtp_mesh_factorisations(p->request->options.devices, p->request->max_mesh_dims, arena,
-                                    &s.n, &meshes, err));
-    DTP_TRY(DTP_NEW(arena, s.reports, s.n, err));
-    for (int32_t i = 0; i < s.n; i++) {
-        s.reports[i] = (dtp_mesh_report){.mesh = meshes[i], .outcome = DTP_MESH_ENDED};
-        DTP_TRY(dtp_stopped(p->request->stop) ? DTP_OK : try_mesh(&s, *p, i, err));
-    }
-    DTP_TRY(out->plan == NULL ? dtp_stop_check(p->request->stop, err) : DTP_OK);
-    if (out->arena == NULL) { /* no mesh has a result to keep: all are pruned */
-        out->arena = dtp_arena_create();
-    }
-    out->meshes =
-        out->arena != NULL ? dtp_arena_alloc(out->arena, (size_t)s.n, sizeof *out->meshes) : NULL;
-    DTP_TRY(DTP_MEMORY(err, out->meshes));
-    memcpy(out->meshes, s.reports, (size_t)s.n * sizeof *s.reports);
-    out->n_meshes = s.n;
-    return DTP_OK;
-}
-
-static dtp_status run(const dtp_planning *p, dtp_plan_result *out, dtp_err *err)
-{
-    if (p->request->options.mesh != NULL) {
-        dtp_planning one = *p;
-        one.incumbent = p->request->incumbent;
-        return plan_on_mesh(&one, p->request->options.mesh, out, err);
-    }
-    dtp_arena *arena = dtp_arena_create();
-    DTP_TRY(DTP_MEMORY(err, arena));
-    dtp_status s = search_meshes(p, arena, out, err);
-    dtp_arena_destroy(arena);
-    if (s != DTP_OK) {
-        dtp_plan_result_free(out);
-    }
-    return s;
-}
-
-/* Whether there is no need to plan: no program of the graph keeps the limit. */
-static dtp_status check_floor(const dtp_planning *p, const dtp_memory_floor *floor,
-                              dtp_plan_result *out, dtp_err *err)
-{
-    const int64_t limit = p->request->options.memory_limit_bytes;
-    if (limit == 0 || floor->bytes <= limit) {
-        return DTP_OK;
-    }
-    out->arena = dtp_arena_create();
-    DTP_TRY(DTP_MEMORY(err, out->arena));
-    out->infeasible = true;
-    out->smallest_bound = floor->bytes;
-    out->needs = dtp_memory_floor_text(floor, out->arena);
-    DTP_TRY(DTP_NEW(out->arena, out->conflict, 1, err));
-    out->conflict[0] = dtp_arena_printf(out->arena, "memory %" PRId64, limit);
-    out->n_conflict = 1;
-    return DTP_MEMORY(err, out->needs, out->conflict[0]);
-}
-
-/* p->graph is what is planned. */
-static dtp_status run_above_floor(const dtp_planning *p, dtp_plan_result *out, dtp_err *err)
-{
-    const dtp_plan_request *r = p->request;
-    dtp_memory_floor floor;
-    DTP_TRY(dtp_target_takes_graph(r->target, p->graph, err));
-    DTP_TRY(dtp_memory_floor_find(p->graph, r->target,
-                                  r->options.mesh != NULL ? dtp_mesh_ranks(r->options.mesh)
-                                                          : r->options.devices,
-                                  &floor, err));
-    DTP_TRY(check_floor(p, &floor, out, err));
-    const dtp_status s = out->infeasible ? DTP_OK : run(p, out, err);
-    if (s == DTP_STOPPED) {
-        dtp_err_prefix(err, "no plan was found, any needs %s",
-                       dtp_byte_count((double)floor.bytes).text);
-    } else if (s == DTP_OK && out->infeasible && out->smallest_bound < floor.bytes) {
-        out->smallest_bound = floor.bytes;
-    }
-    return s;
-}
-
-dtp_status dtp_planning_run(const dtp_planner *planner, const dtp_graph *g,
-                            const dtp_machine *machine, const dtp_plan_request *request,
-                            dtp_plan_result *out, dtp_err *err)
-{
-    dtp_graph *changed = NULL;
-    dtp_planning p = {
-        .model = g, .graph = g, .machine = machine, .request = request, .planner = planner};
-    memset(out, 0, sizeof *out);
-    if (request->variant != NULL && dtp_graph_variant_any(request->variant)) {
-        DTP_TRY(dtp_graph_with_variant(g, request->variant, 0, NULL, &changed, err));
-        p.graph = changed;
-    }
-    const dtp_status s = run_above_floor(&p, out, err);
-    dtp_graph_destroy(changed);
-    if (s != DTP_OK) {
-        dtp_plan_result_free(out);
-    } else if (out->plan != NULL) {
-        out->plan->certificate.ended = dtp_stop_why(request->stop);
-    }
-    return s;
 }

@@ -64,7 +64,11 @@ typedef struct dtp_planner {
     bool rules_only; /* baselines: only those that are layout rules */
 } dtp_planner;
 
-/* Planning on the mesh of the request, or on the best one. */
+/* Planning on one mesh. p has planner, model, graph, machine, request and incumbent; without error
+ * the rest of p is what came of it, p->arena the arena of the plan or NULL. */
+dtp_status dtp_planning_on_mesh(dtp_planning *p, const dtp_mesh *mesh, dtp_plan_result *out,
+                                dtp_err *err) DTP_MUST_CHECK;
+/* Planning on the mesh of the request, or on the best one (planning_run.c). */
 dtp_status dtp_planning_run(const dtp_planner *planner, const dtp_graph *g,
                             const dtp_machine *machine, const dtp_plan_request *request,
                             dtp_plan_result *out, dtp_err *err) DTP_MUST_CHECK;

@@ -15,13 +15,25 @@
 
 enum { MAX_MICROBATCHES = 16 };
 
+/* Where the mesh is searched, a variant is solved where its usual layouts take longer than those of
+ * the best plan by no more than this share. */
+static const double FAR = 0.05;
+
 /* What came of a variant. */
 typedef struct trial {
     const char *text;
-    int32_t place; /* in the order of the search */
+    int32_t place; /* in the list of variants */
     bool planned;
     double value; /* of its plan: seconds or bytes, as the objective says */
 } trial;
+
+/* What usual layouts make of a variant. */
+typedef struct usual {
+    bool settled; /* it is noted: nothing of it is planned */
+    bool fits;    /* seconds, bytes: of the fastest one */
+    double seconds;
+    int64_t bytes;
+} usual;
 
 typedef struct search {
     dtp_plan_mode mode;
@@ -31,14 +43,20 @@ typedef struct search {
     const dtp_variant_search *what;
     dtp_arena *arena; /* texts and variants while it runs */
     int32_t n, done;
-    bool fits;         /* the last one that was tried */
+    int32_t n_counts;  /* variants that follow each other and differ in microbatches alone */
+    bool *fits;        /* by variant: it has a plan */
     bool fits_without; /* one without recomputation and microbatches that are searched */
     dtp_graph_variant *variants;
+    usual *usual; /* by variant */
+    int32_t n_solved;
     int32_t best_variant;
     trial *tried;       /* by variant that is done */
     dtp_plan incumbent; /* certificate and prediction of the plan of the model as it is */
     bool has_incumbent;
     dtp_plan_result *best;
+    bool best_is_usual; /* nothing was solved for it */
+    int32_t n_meshes;   /* where usual layouts are tried; 0: the mesh of the request */
+    dtp_mesh *meshes;
 } search;
 
 /* Whether it has recomputation or microbatches that are searched. */
@@ -118,6 +136,9 @@ static dtp_status list_variants(search *s, dtp_err *err)
     const size_t n = (size_t)n_precisions * (size_t)n_remat * (size_t)n_counts;
     DTP_TRY(DTP_NEW(s->arena, s->variants, n, err));
     DTP_TRY(DTP_NEW(s->arena, s->tried, n, err));
+    DTP_TRY(DTP_NEW(s->arena, s->fits, n, err));
+    DTP_TRY(DTP_NEW(s->arena, s->usual, n, err));
+    s->n_counts = n_counts;
     for (int32_t i = 0; i < n_precisions * n_remat; i++) {
         for (int32_t k = 0; k < n_counts; k++) {
             const int32_t r = i % n_remat;
@@ -137,52 +158,34 @@ static dtp_status list_variants(search *s, dtp_err *err)
 
 /* ---- one variant ---- */
 
-static dtp_status note(search *s, const char *what, const char *outcome, dtp_err *err)
+static dtp_status note(search *s, int32_t i, const char *what, const char *outcome, dtp_err *err)
 {
     const char *text = what != NULL && outcome != NULL
                            ? dtp_arena_printf(s->arena, "%s: %s", what, outcome)
                            : NULL;
     DTP_TRY(DTP_MEMORY(err, text));
-    s->tried[s->done] = (trial){.text = text, .place = s->done};
+    s->tried[s->done] = (trial){.text = text, .place = i};
     s->done++;
     dtp_log(s->request->options.ctx, DTP_LOG_INFO, "planner", "variant", "%s", text);
     return DTP_OK;
 }
 
-/* The least over some meshes. */
-static dtp_status least_over(const search *s, const dtp_graph *g, int32_t n, const dtp_mesh *meshes,
-                             double *seconds, dtp_err *err)
-{
-    for (int32_t i = 0; i < n; i++) {
-        dtp_pricer pricer;
-        double here;
-        DTP_TRY(dtp_pricer_init(s->machine, &meshes[i], s->request->target, &pricer, err));
-        DTP_TRY(dtp_compute_bound(g, &pricer, &here, err));
-        *seconds = i == 0 || here < *seconds ? here : *seconds;
-    }
-    return DTP_OK;
-}
-
-/* Seconds that the kernels of a changed graph take at least; 0 when that is not known. */
+/* Seconds that the kernels of a changed graph take at least on the mesh of the request; 0 when that
+ * is not known. The search for a mesh has its own. */
 static dtp_status compute_bound(const search *s, const dtp_graph_variant *variant, double *seconds,
                                 dtp_err *err)
 {
     const dtp_plan_request *r = s->request;
-    const dtp_mesh *meshes = r->options.mesh;
-    dtp_mesh *all = NULL;
     dtp_graph *changed = NULL;
-    int32_t n = 1;
+    dtp_pricer pricer;
     *seconds = 0.0;
-    if (r->n_texts > 0 || r->options.objective != DTP_OBJECTIVE_TIME) {
+    if (r->n_texts > 0 || r->options.objective != DTP_OBJECTIVE_TIME || r->options.mesh == NULL) {
         return DTP_OK;
     }
-    if (meshes == NULL) {
-        DTP_TRY(
-            dtp_mesh_factorisations(r->options.devices, r->max_mesh_dims, s->arena, &n, &all, err));
-        meshes = all;
-    }
+    DTP_TRY(dtp_pricer_init(s->machine, r->options.mesh, r->target, &pricer, err));
     DTP_TRY(dtp_graph_with_variant(s->g, variant, 0, NULL, &changed, err));
-    dtp_status st = least_over(s, changed, n, meshes, seconds, err);
+    const dtp_status st = dtp_compute_bound(changed, &pricer, seconds, err);
+    *seconds *= 1.0 + pricer.skew; /* a share of all kernels */
     dtp_graph_destroy(changed);
     return st;
 }
@@ -193,6 +196,10 @@ static const char *describe(const search *s, const dtp_plan_result *r)
         return dtp_arena_printf(s->arena, "%s, %s",
                                 dtp_seconds(r->plan->predicted.step_time_s).text,
                                 dtp_byte_count((double)r->plan->predicted.peak_bytes).text);
+    }
+    if (!r->infeasible && r->kernels_s > 0.0) {
+        return dtp_arena_printf(s->arena, "dropped, kernels alone take %s",
+                                dtp_seconds(r->kernels_s).text);
     }
     if (!r->infeasible) {
         return r->cut_bound > 0
@@ -205,6 +212,15 @@ static const char *describe(const search *s, const dtp_plan_result *r)
                             : "infeasible";
 }
 
+/* The search of a variant also has the usual layouts of that variant, unless it was ended. */
+static bool is_taken(const search *s, int32_t i, const dtp_plan_result *next)
+{
+    const bool own = s->best_is_usual && s->best_variant == i;
+    return own && next->plan != NULL && !dtp_stopped(s->request->stop)
+               ? true
+               : dtp_plan_result_better(s->request, next, s->best);
+}
+
 static void keep_better(search *s, int32_t i, dtp_plan_result *next)
 {
     const dtp_graph_variant *variant = &s->variants[i];
@@ -213,28 +229,44 @@ static void keep_better(search *s, int32_t i, dtp_plan_result *next)
             (dtp_plan){.certificate = next->plan->certificate, .predicted = next->plan->predicted};
         s->has_incumbent = true;
     }
-    const bool taken = dtp_plan_result_better(s->request, next, s->best);
+    const bool taken = is_taken(s, i, next);
     s->best_variant = taken ? i : s->best_variant;
+    s->best_is_usual = s->best_is_usual && !taken;
     dtp_plan_result_keep(s->best, next, taken);
+}
+
+static dtp_plan_request request_of(const search *s, int32_t i, const char *text,
+                                   dtp_plan_watch *watch)
+{
+    dtp_plan_request request = *s->request;
+    request.variant = &s->variants[i];
+    request.brief = true;
+    request.best = s->best->plan;
+    request.best_is_own = s->best->plan != NULL && s->best_variant == i;
+    *watch = (dtp_plan_watch){.variant = text, .best = s->best->plan};
+    if (request.watch != NULL) {
+        watch->progress = request.watch->progress;
+        watch->user = request.watch->user;
+        request.watch = watch;
+    }
+    return request;
 }
 
 static dtp_status plan_one(search *s, int32_t i, const char *text, dtp_err *err)
 {
-    dtp_plan_request request = *s->request;
+    dtp_plan_watch watch;
+    dtp_plan_request request = request_of(s, i, text, &watch);
     dtp_plan_result next;
-    request.variant = &s->variants[i];
-    request.brief = true;
     request.incumbent = s->has_incumbent ? &s->incumbent : NULL;
-    dtp_plan_watch watch = {.variant = text, .best = s->best->plan};
-    if (request.watch != NULL) {
-        watch.progress = request.watch->progress;
-        watch.user = request.watch->user;
-        request.watch = &watch;
+    if (s->n_meshes > 0 && s->n_solved > 0 && s->best->plan != NULL) {
+        request.n_meshes = 1; /* the best one so far */
+        request.meshes = &s->best->plan->mesh;
     }
     DTP_TRY(s->mode(s->g, s->machine, &request, &next, err));
-    dtp_status st = note(s, text, describe(s, &next), err);
-    s->fits = next.plan != NULL;
-    s->fits_without = s->fits_without || (s->fits && !saves_memory(s->what, request.variant));
+    dtp_status st = note(s, i, text, describe(s, &next), err);
+    s->n_solved++;
+    s->fits[i] = next.plan != NULL;
+    s->fits_without = s->fits_without || (s->fits[i] && !saves_memory(s->what, request.variant));
     if (st == DTP_OK && next.plan != NULL) {
         trial *t = &s->tried[s->done - 1];
         t->planned = true;
@@ -255,21 +287,141 @@ static dtp_status try_variant(search *s, int32_t i, dtp_err *err)
     dtp_status st = s->best->plan != NULL ? compute_bound(s, variant, &seconds, &why) : DTP_OK;
     if (st == DTP_OK && s->best->plan != NULL && seconds >= s->best->plan->predicted.step_time_s) {
         return note(
-            s, text,
+            s, i, text,
             dtp_arena_printf(s->arena, "dropped, kernels alone take %s", dtp_seconds(seconds).text),
             err);
     }
     st = st == DTP_OK ? plan_one(s, i, text, &why) : st;
     if (st == DTP_STOPPED && !(s->what->when_needed && s->best->plan == NULL)) {
-        return note(s, text, why.msg, err);
+        return note(s, i, text, why.msg, err);
     }
     if (st != DTP_OK && dtp_status_is_input(st) && (i > 0 || s->what->helps)) {
-        return note(s, text, dtp_arena_printf(s->arena, "cannot be done: %s", why.msg), err);
+        return note(s, i, text, dtp_arena_printf(s->arena, "cannot be done: %s", why.msg), err);
     }
     return st == DTP_OK ? DTP_OK : DTP_FAIL(err, st, "%s", why.msg);
 }
 
-/* ---- all ---- */
+/* ---- usual layouts ---- */
+
+static bool same_but_microbatches(const dtp_graph_variant *a, const dtp_graph_variant *b)
+{
+    return a->remat.n == b->remat.n && a->remat.items == b->remat.items &&
+           a->precision.compute == b->precision.compute &&
+           a->precision.gradients == b->precision.gradients &&
+           a->precision.tf32 == b->precision.tf32;
+}
+
+/* Of what is there to make a plan fit: a variant with more microbatches than one that fits is not
+ * tried, as it is rarely faster. */
+static bool is_needless(const search *s, int32_t i)
+{
+    const bool fit = s->what->when_needed || s->what->helps;
+    bool fewer = false;
+    for (int32_t k = 0; k < i && fit; k++) {
+        fewer = fewer || ((s->fits[k] || s->usual[k].fits) &&
+                          s->variants[k].microbatches < s->variants[i].microbatches &&
+                          same_but_microbatches(&s->variants[k], &s->variants[i]));
+    }
+    return fewer ||
+           (s->what->when_needed && s->fits_without && saves_memory(s->what, &s->variants[i]));
+}
+
+/* Also settles a variant of which no program fits, or whose kernels alone take as long as the best
+ * plan so far. What cannot be made of the model is left to planning. */
+static dtp_status try_usual(search *s, int32_t i, dtp_err *err)
+{
+    const char *text = dtp_variant_text(s->what, &s->variants[i], s->arena);
+    dtp_plan_watch watch;
+    dtp_plan_request request = request_of(s, i, text, &watch);
+    dtp_plan_result next;
+    dtp_err why = {0};
+    usual *u = &s->usual[i];
+    request.usual = true;
+    request.n_meshes = s->n_meshes;
+    request.meshes = s->meshes;
+    dtp_status st = s->mode(s->g, s->machine, &request, &next, &why);
+    if (st != DTP_OK) {
+        return st == DTP_STOPPED || dtp_status_is_input(st) ? DTP_OK
+                                                            : DTP_FAIL(err, st, "%s", why.msg);
+    }
+    u->settled = next.plan == NULL && (next.needs != NULL || next.kernels_s > 0.0);
+    u->fits = next.plan != NULL;
+    if (u->settled) {
+        st = note(s, i, text, describe(s, &next), err);
+    }
+    if (u->fits) {
+        u->seconds = next.plan->predicted.step_time_s;
+        u->bytes = next.plan->predicted.peak_bytes;
+    }
+    const bool taken = dtp_plan_result_better(s->request, &next, s->best);
+    s->best_variant = taken ? i : s->best_variant;
+    s->best_is_usual = s->best_is_usual || (taken && u->fits);
+    dtp_plan_result_keep(s->best, &next, taken);
+    return st;
+}
+
+/* The usual layouts of all variants that may have a plan worth it: the model as it is, then those
+ * with fewest microbatches, as more are seldom faster, and of these the ones with most recomputation:
+ * it fits where anything does, and its step is one that others have to beat. */
+static dtp_status try_all_usual(search *s, dtp_err *err)
+{
+    const dtp_plan_request *r = s->request;
+    const int32_t n_remat = s->n / s->n_counts;
+    if (r->options.mesh == NULL) {
+        const int64_t inner = s->machine->n_levels > 0 ? s->machine->levels[0].size : 1;
+        DTP_TRY(dtp_mesh_usual(r->options.devices, inner, s->arena, &s->n_meshes, &s->meshes, err));
+    }
+    for (int32_t k = 0; k <= s->n; k++) { /* the first one is also in its place */
+        const int32_t i =
+            k == 0 ? 0 : (n_remat - 1 - (k - 1) % n_remat) * s->n_counts + (k - 1) / n_remat;
+        const bool without = s->usual[0].fits && !saves_memory(s->what, &s->variants[0]);
+        if (dtp_stopped(r->stop) || (s->what->when_needed && without)) {
+            break;
+        }
+        const bool again = i == 0 && k > 0;
+        DTP_TRY(again || is_needless(s, i) ? DTP_OK : try_usual(s, i, err));
+    }
+    return DTP_OK;
+}
+
+/* The fastest usual layouts first, else in the order of work. */
+static dtp_status find_order(const search *s, int32_t **order, dtp_err *err)
+{
+    DTP_TRY(DTP_NEW(s->arena, *order, s->n, err));
+    for (int32_t i = 0; i < s->n; i++) {
+        const usual *u = &s->usual[i];
+        int32_t at = i;
+        for (; at > 0 && u->fits; at--) {
+            const usual *before = &s->usual[(*order)[at - 1]];
+            if (before->fits && before->seconds <= u->seconds) {
+                break;
+            }
+            (*order)[at] = (*order)[at - 1];
+        }
+        (*order)[at] = i;
+    }
+    return DTP_OK;
+}
+
+/* What is said of a variant that is not planned; NULL: it is. Where the mesh is searched, the
+ * first variant is planned on all meshes; after it those whose usual layouts are about as fast. */
+static const char *passed_over(const search *s, int32_t i)
+{
+    const usual *u = &s->usual[i];
+    const bool ended = dtp_stopped(s->request->stop);
+    const bool later = s->n_meshes > 0 && s->n_solved > 0 && s->best->plan != NULL;
+    const usual *best = &s->usual[s->best_variant];
+    const bool slow = later && u->fits && best->fits && u->seconds > (1.0 + FAR) * best->seconds;
+    if (!ended && !(later && !u->fits) && !slow) {
+        return NULL;
+    }
+    return u->fits ? dtp_arena_printf(s->arena, "%s, %s by usual layouts, %s",
+                                      dtp_seconds(u->seconds).text,
+                                      dtp_byte_count((double)u->bytes).text,
+                                      ended ? "not reached" : "not solved")
+           : ended ? "not reached"
+                   : "not solved, no usual layouts fit";
+}
 
 /* The model as it is, plans from the best on, the others in the order of the search. */
 static int compare_trials(const void *x, const void *y)
@@ -301,7 +453,10 @@ static dtp_status copy_texts(const search *s, dtp_arena *arena, int32_t *n, cons
 /* Nothing fits: the result is that of the variant whose best baseline needs least. */
 static dtp_status explain(const search *s, dtp_err *err)
 {
-    trial *best = &s->tried[s->best_variant];
+    trial *best = s->tried;
+    while (best->place != s->best_variant) {
+        best++;
+    }
     dtp_plan_request request = *s->request;
     best->text =
         dtp_arena_printf(s->arena, "%s; the limit named is that of this variant", best->text);
@@ -312,28 +467,22 @@ static dtp_status explain(const search *s, dtp_err *err)
     return s->mode(s->g, s->machine, &request, s->best, err);
 }
 
-/* Of what is there to make a plan fit: a variant with more microbatches than one that fits is not
- * tried, as it is rarely faster. */
-static bool is_needless(const search *s, int32_t i)
-{
-    return (s->what->when_needed && s->fits_without && saves_memory(s->what, &s->variants[i])) ||
-           ((s->what->when_needed || s->what->helps) && s->fits && i > 0 &&
-            s->variants[i].microbatches > s->variants[i - 1].microbatches);
-}
-
 static dtp_status run(search *s, dtp_err *err)
 {
     dtp_plan_result *best = s->best;
+    int32_t *order;
     DTP_TRY(list_variants(s, err));
-    for (int32_t i = 0; i < s->n; i++) {
-        if (is_needless(s, i)) {
+    DTP_TRY(s->what->usual ? try_all_usual(s, err) : DTP_OK);
+    DTP_TRY(find_order(s, &order, err));
+    for (int32_t k = 0; k < s->n; k++) {
+        const int32_t i = order[k];
+        if (s->usual[i].settled || (!s->usual[i].fits && is_needless(s, i))) {
             continue;
         }
-        s->fits = false;
-        DTP_TRY(
-            dtp_stopped(s->request->stop)
-                ? note(s, dtp_variant_text(s->what, &s->variants[i], s->arena), "not reached", err)
-                : try_variant(s, i, err));
+        const char *why = passed_over(s, i);
+        DTP_TRY(why != NULL
+                    ? note(s, i, dtp_variant_text(s->what, &s->variants[i], s->arena), why, err)
+                    : try_variant(s, i, err));
     }
     if (best->plan == NULL && dtp_stopped(s->request->stop)) {
         return DTP_FAIL(err, DTP_STOPPED, "no plan was found: ended early (%s)",

@@ -25,6 +25,7 @@ typedef dtp_status (*dtp_plan_mode)(const dtp_graph *g, const dtp_machine *machi
 typedef struct dtp_variant_search {
     bool precision, remat, microbatches; /* what is searched; the rest is as the request says */
     int32_t max_microbatches;            /* 0: 16 */
+    bool usual; /* tensor mode, objective time: usual layouts of all variants come first */
     bool helps; /* what makes a plan fit: without the model as it is, recomputation of nothing or of
                    all blocks, each with the fewest microbatches that do, and no result where
                    nothing fits */

@@ -90,16 +90,19 @@ typedef enum dtp_mesh_outcome {
     DTP_MESH_PRUNED,     /* pruned: its bound is not below the incumbent's cost */
     DTP_MESH_INFEASIBLE, /* nothing fits the memory limit and the pins */
     DTP_MESH_SKIPPED,    /* the pins do not fit this mesh */
-    DTP_MESH_ENDED       /* planning was ended before a plan was found */
+    DTP_MESH_ENDED,      /* planning was ended before a plan was found */
+    DTP_MESH_LEFT_OUT    /* kernels alone take as long as the best plan; or of three and more dims,
+                            where no mesh with two of them as one has one of the best plans */
 } dtp_mesh_outcome;
 
-/* "planned", "pruned", "infeasible", "skipped", "ended". */
+/* "planned", "pruned", "infeasible", "skipped", "ended", "left out". */
 const char *dtp_mesh_outcome_name(dtp_mesh_outcome outcome);
 
 typedef struct dtp_mesh_report {
     dtp_mesh mesh;
     dtp_mesh_outcome outcome;
-    int64_t bound;      /* PLANNED, PRUNED: of the certificate, in the units of the objective */
+    int64_t bound;      /* PLANNED, PRUNED: of the certificate, in the units of the objective;
+                           LEFT_OUT: picoseconds of the kernels; 0: left out for its shape */
     int64_t cost;       /* PLANNED */
     double step_time_s; /* PLANNED */
 } dtp_mesh_report;
@@ -116,13 +119,14 @@ typedef struct dtp_plan_result {
     int32_t n_conflict;          /* infeasible: a smallest set of constraints that cannot hold */
     const char **conflict;       /* together: "pin h: batch@x", "memory 1024" */
     int64_t cut_bound;           /* neither plan nor infeasible: nothing costs less on the mesh */
+    double kernels_s;            /* likewise of a search: kernels alone take as long; 0: not so */
     int32_t n_tried;             /* the search for a graph variant: a text for each */
     const char **tried;
     int32_t n_meshes; /* the mesh search, in its order; 0 without */
     dtp_mesh_report *meshes;
     struct dtp_arena *arena; /* of conflict, meshes and tried */
 } dtp_plan_result;
-DTP_ASSERT_SIZE(dtp_plan_result, 112);
+DTP_ASSERT_SIZE(dtp_plan_result, 120);
 
 /* Plans a model, as it was read. The plan is never predicted worse than a legal baseline within the
  * memory limit and in keeping with the pins. Limits and pins that cannot hold together are a

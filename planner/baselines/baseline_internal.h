@@ -3,7 +3,7 @@
 #ifndef DTP_PLANNER_BASELINE_INTERNAL_H
 #define DTP_PLANNER_BASELINE_INTERNAL_H
 
-#include "cost_models/predict.h"
+#include "planner/baselines/baselines.h"
 
 /* What the dims of a model are, read from its forward nodes: the batch, the sequence, the
  * vocabulary, feature dims that Megatron splits, experts. */
@@ -47,10 +47,11 @@ typedef struct dtp_baseline_recipe {
 
 enum { DTP_N_BASELINE_RECIPES = 12 };
 
-/* Appends the recipes that are worth a mention and not in the list by name; those that do not apply
- * say why. Storage from `arena`. */
-dtp_status dtp_baseline__add_recipes(const dtp_graph *g, const dtp_mesh *mesh, dtp_arena *arena,
-                                     int32_t *n, dtp_candidate *list, dtp_err *err) DTP_MUST_CHECK;
+/* Appends the recipes that are worth a mention and not in the list by name, as far as `usual` wants them;
+ * those that do not apply say why. Storage from `arena`. */
+dtp_status dtp_baseline__add_recipes(const dtp_graph *g, const dtp_mesh *mesh, dtp_usual usual,
+                                     dtp_arena *arena, int32_t *n, dtp_candidate *list,
+                                     dtp_err *err) DTP_MUST_CHECK;
 
 /* Appends those of dtp_baseline_options.for_form. */
 dtp_status dtp_baseline__add_alone(const dtp_graph *g, const dtp_mesh *mesh, dtp_arena *arena,

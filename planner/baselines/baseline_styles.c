@@ -139,11 +139,22 @@ int32_t dtp_baseline__find(const dtp_candidate *list, int32_t n, const char *nam
     return i;
 }
 
-dtp_status dtp_baseline__add_recipes(const dtp_graph *g, const dtp_mesh *mesh, dtp_arena *arena,
-                                     int32_t *n, dtp_candidate *list, dtp_err *err)
+static bool is_wanted(const dtp_baseline_recipe *r, const dtp_mesh *mesh, dtp_usual usual)
+{
+    const bool usually = r->zero > 0 && r->features == r->sequence;
+    const bool several = r->features || r->experts || mesh->n_dims < 2;
+    return usual == DTP_USUAL_ALL || (usually && (several || usual == DTP_USUAL_ALONE));
+}
+
+dtp_status dtp_baseline__add_recipes(const dtp_graph *g, const dtp_mesh *mesh, dtp_usual usual,
+                                     dtp_arena *arena, int32_t *n, dtp_candidate *list,
+                                     dtp_err *err)
 {
     for (int32_t i = 0; i < DTP_N_BASELINE_RECIPES; i++) {
         const dtp_baseline_recipe *r = &RECIPES[i];
+        if (!is_wanted(r, mesh, usual)) {
+            continue;
+        }
         if (dtp_baseline__find(list, *n, r->name) == *n && meant_for(r, g, mesh)) {
             DTP_TRY(add_styles(r, g, mesh, arena, &list[(*n)++], err));
         }

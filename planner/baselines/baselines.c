@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/layout/layout_rules_file.h"
+#include "core/base/safe_int.h"
 #include "core/base/strbuf.h"
 #include "planner/baselines/baseline_internal.h"
 #include "cost_models/node_price.h"
@@ -88,14 +89,19 @@ static dtp_status list_baselines(const dtp_graph *g, const dtp_mesh *mesh,
     dtp_candidate *list = dtp_arena_alloc(arena, most, sizeof *list);
     DTP_TRY(DTP_MEMORY(err, data, list));
     *n = 0;
+    *out = list;
+    if (options->usual != DTP_USUAL_ALL) {
+        return dtp_baseline__add_recipes(g, mesh, options->usual, arena, n, list, err);
+    }
     DTP_TRY(add_baseline(g, mesh, arena, "replicated", "", n, list, err));
     DTP_TRY(add_baseline(g, mesh, arena, "data_parallel", data, n, list, err));
     for (int32_t i = 0; i < file.n; i++) {
         DTP_TRY(add_baseline(g, mesh, arena, file.names[i], file.rules[i], n, list, err));
     }
-    *out = list;
     DTP_TRY(options->for_form ? dtp_baseline__add_alone(g, mesh, arena, n, list, err) : DTP_OK);
-    return options->rules_only ? DTP_OK : dtp_baseline__add_recipes(g, mesh, arena, n, list, err);
+    return options->rules_only
+               ? DTP_OK
+               : dtp_baseline__add_recipes(g, mesh, DTP_USUAL_ALL, arena, n, list, err);
 }
 
 /* ---- pricing ---- */
@@ -131,6 +137,32 @@ static dtp_status shard_styles(const dtp_graph *g, const dtp_mesh *mesh,
     return DTP_OK;
 }
 
+/* Of a baseline that is a candidate for a plan and nothing else: one that does not fit is refused,
+ * or not looked at to the end, and redistributions are those that frameworks make. */
+static dtp_status price_usual(const dtp_graph *g, const dtp_pricer *pricer,
+                              const dtp_baseline_options *o, dtp_candidate *c, dtp_err *err)
+{
+    dtp_lower_options options = dtp_lower_options_init(o->generic);
+    int64_t kept = 0;
+    bool differs;
+    for (dtp_tensor_id t = 0; t < g->n_tensors && o->limit > 0; t++) {
+        const dtp_tensor_kind kind = g->tensors[t].kind;
+        dtp_ttype local;
+        if (kind == DTP_TENSOR_PARAM || kind == DTP_TENSOR_STATE) {
+            dtp_layout_local_max(&c->sharding.layouts[t], &pricer->mesh, &g->tensors[t].type,
+                                 &local);
+            kept = dtp_add_i64(kept, dtp_ttype_bytes(&local), &kept) ? kept : INT64_MAX;
+        }
+    }
+    if (o->limit > 0 && kept > o->limit) {
+        return DTP_FAIL(err, DTP_UNSUPPORTED, "parameters and states do not fit");
+    }
+    options.target = pricer->target;
+    options.overlap.depth = DTP_OVERLAP_CHOOSE;
+    options.overlap.memory_bytes = options.fit_bytes = o->limit;
+    return dtp_candidate_predict(g, pricer, &options, c, o->generic, &differs, err);
+}
+
 /* `legal` says whether a baseline fits the model, `why` gives the reason. */
 static dtp_status price(const dtp_graph *g, const dtp_pricer *pricer,
                         const dtp_baseline_options *options, dtp_arena *arena, dtp_candidate *c,
@@ -142,7 +174,9 @@ static dtp_status price(const dtp_graph *g, const dtp_pricer *pricer,
     dtp_status s = c->rules_text != NULL ? dtp_sharding_from_rules(g, mesh, &c->rules, false, arena,
                                                                    &c->sharding, &why)
                                          : shard_styles(g, mesh, options, arena, c, &why);
-    if (s == DTP_OK) {
+    if (s == DTP_OK && options->usual != DTP_USUAL_ALL) {
+        s = price_usual(g, pricer, options, c, &why);
+    } else if (s == DTP_OK) {
         s = dtp_candidate_faster(g, pricer, options->machine, options->generic, options->limit, c,
                                  &why);
     }

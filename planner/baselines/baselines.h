@@ -24,6 +24,14 @@
 
 #include "cost_models/predict.h"
 
+/* What people begin with. */
+typedef enum dtp_usual {
+    DTP_USUAL_ALL, /* all baselines */
+    DTP_USUAL_ALONE, /* only zero1, zero2, zero3, zero1_megatron_sp, zero3_megatron_sp, zero3_expert */
+    DTP_USUAL_APART /* the same where a mesh of one dim is tried too: on meshes of several dims
+                        none that are over data dims alone */
+} dtp_usual;
+
 typedef struct dtp_baseline_options {
     /* Choose the steps of redistributions, as in dtp_candidate_faster; the generic machine also for
      * styles. */
@@ -33,8 +41,9 @@ typedef struct dtp_baseline_options {
                                it: "megatron@x", what it does not divide stays whole; no output is
                                a partial sum */
     bool rules_only;        /* only "replicated", "data_parallel" and the sets of rules_file */
-    int64_t limit;          /* of dtp_candidate_faster */
-    const dtp_stop *stop;   /* once it fires the rest do not apply; NULL = none */
+    dtp_usual usual;
+    int64_t limit;        /* of dtp_candidate_faster */
+    const dtp_stop *stop; /* once it fires the rest do not apply; NULL = none */
 } dtp_baseline_options;
 
 /* All baselines of a graph on the pricer's mesh with sharding, cost_ps and prediction, storage from

@@ -68,6 +68,7 @@ static dtp_status make_request(plan_maker *m, dtp_err *err)
                                      .remat = is_auto(o->remat) || (fit && o->remat == NULL),
                                      .microbatches = is_auto(o->microbatches) ||
                                                      (fit && o->microbatches == NULL)};
+    m->search.usual = o->mode == DTP_PLAN_TENSOR && o->objective == DTP_OBJECTIVE_TIME;
     m->search.when_needed = fit && (m->search.remat || m->search.microbatches);
     const dtp_variant_texts variant = {o->outputs,
                                        m->search.precision ? NULL : o->precision,

@@ -143,6 +143,9 @@ static dtp_status begin(dtp_planning *p, dtp_err *err)
         DTP_TRY(make_space(p, p->request->form->loses, 0, err));
     }
     DTP_TRY(dtp_planning_price_baselines(p, err));
+    if (p->request->usual) {
+        return DTP_OK;
+    }
     DTP_TRY(!p->request->of_finer ? dtp_planning_offer_rules(p, err) : DTP_OK);
     dtp_err why = {0};
     dtp_status s = make_problem(p, 1, &why);
@@ -298,6 +301,10 @@ static dtp_status solve(dtp_planning *p, dtp_err *err)
     /* Whether a form says what needs least is not known. */
     const bool brief = p->request->brief || p->request->form != NULL;
     p->certificate.solver = DTP_SOLVER_TIED;
+    if (p->request->usual) {
+        p->certificate.solver = "none";
+        return dtp_planning_offer_baselines(p, err);
+    }
     if (state->problem == NULL) {
         p->certificate.status = DTP_CERT_INFEASIBLE;
         return DTP_OK;

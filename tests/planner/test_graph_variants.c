@@ -4,6 +4,7 @@
 #include "planner/variant_search.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -136,6 +137,10 @@ static void run_plan(const fixture *x, const dtp_plan *plan)
 static const dtp_variant_search BOTH = {
     .remat = true, .microbatches = true, .max_microbatches = MAX_MICROBATCHES};
 
+/* The order of the search changes, not its result. */
+static const dtp_variant_search BOTH_USUAL = {
+    .remat = true, .microbatches = true, .max_microbatches = MAX_MICROBATCHES, .usual = true};
+
 static const dtp_graph_variant IN_BF16 = {.precision = {DTP_BF16, DTP_BF16, false},
                                           .micro_dim = -1};
 
@@ -199,8 +204,8 @@ static void test_graph_variants__equal_the_best_fixed_choice_in_tensor_mode(void
 {
     (void)state;
     check_between("x:2", dtp_plan_tensor, &BOTH);
-    check_between("x:4", dtp_plan_tensor, &BOTH);
-    check_between("x:2;y:2", dtp_plan_tensor, &BOTH);
+    check_between("x:4", dtp_plan_tensor, &BOTH_USUAL);
+    check_between("x:2;y:2", dtp_plan_tensor, &BOTH_USUAL);
     check_between("x:2;y:2", dtp_plan_tensor, &(dtp_variant_search){.remat = true});
 }
 
@@ -244,6 +249,66 @@ static void test_graph_variants__nothing_without_need(void **state)
     check_free(dtp_plan_tensor, &IN_BF16);
     check_free(dtp_plan_rules, NULL);
     check_free(dtp_plan_rules, &IN_BF16);
+}
+
+/* ---- usual layouts come first ---- */
+
+static int32_t asked_to_stop, stops_at;
+
+static bool counts(void *user)
+{
+    (void)user;
+    return ++asked_to_stop >= stops_at;
+}
+
+/* A text such as "--remat layer: 1.234 ms, 3.21 MiB by usual layouts, not reached". */
+static double usual_seconds(const char *text)
+{
+    const char *at = strstr(text, ": ");
+    char unit[8] = "";
+    double value = 0.0;
+    if (at == NULL || strstr(text, "by usual layouts") == NULL) {
+        return INFINITY;
+    }
+    assert_int_equal(sscanf(at + 2, "%lf %7[a-z]", &value, unit), 2);
+    return value * (strcmp(unit, "s") == 0 ? 1.0 : strcmp(unit, "ms") == 0 ? 1e-3 : 1e-6);
+}
+
+/* Whenever the search ends: its plan is not slower than a usual layout that it says of a variant. */
+static void test_graph_variants__usual_layouts_come_first(void **state)
+{
+    (void)state;
+    enum { ENDS = 12 };
+    fixture x;
+    int32_t n_usual = 0, n_plans = 0, all = INT32_MAX;
+    const dtp_stop stop = {.interrupted = counts};
+    create(&x, "x:2;y:2", dtp_plan_tensor);
+    x.request.options.memory_limit_bytes = limit_between(&x);
+    x.request.options.mesh = NULL;
+    x.request.options.devices = 4;
+    x.request.options.threads = 1;
+    x.request.stop = &stop;
+    for (int32_t i = ENDS; i > 0; i--) {
+        dtp_plan_result r;
+        dtp_err err = {0};
+        asked_to_stop = 0;
+        stops_at = i == ENDS ? INT32_MAX : 1 + (int32_t)((int64_t)all * i / ENDS);
+        const dtp_status s =
+            dtp_plan_variants(x.mode, x.f.model, x.f.machine, &x.request, &BOTH_USUAL, &r, &err);
+        assert_true(s == DTP_OK || (s == DTP_STOPPED && i < ENDS));
+        all = i == ENDS ? asked_to_stop : all;
+        for (int32_t k = 0; s == DTP_OK && r.plan != NULL && k < r.n_tried; k++) {
+            const double seconds = usual_seconds(r.tried[k]);
+            assert_true(r.plan->predicted.step_time_s <= 1.001 * seconds);
+            n_usual += isfinite(seconds) ? 1 : 0;
+        }
+        n_plans += s == DTP_OK && r.plan != NULL ? 1 : 0;
+        dtp_plan_result_free(&r);
+    }
+    print_message("%d of %d searches have a plan, %d usual layouts are said beside\n", n_plans,
+                  ENDS, n_usual);
+    assert_true(n_plans > ENDS / 4 && n_usual > n_plans);
+    tensor_fixture_destroy(&x.f);
 }
 
 /* What helps is said without what was asked for, and it helps. */
@@ -613,6 +678,7 @@ int main(void)
         cmocka_unit_test(test_graph_variants__equal_the_best_fixed_choice_in_tensor_mode),
         cmocka_unit_test(test_graph_variants__equal_the_best_fixed_choice_in_rules_mode),
         cmocka_unit_test(test_graph_variants__nothing_without_need),
+        cmocka_unit_test(test_graph_variants__usual_layouts_come_first),
         cmocka_unit_test(test_graph_variants__what_helps),
         cmocka_unit_test(test_graph_variants__few_are_printed),
         cmocka_unit_test(test_graph_variants__least_memory),

@@ -274,12 +274,40 @@ static double expected_step(const dtp_plan_result *r)
     for (int32_t dims = 1; dims <= 3; dims++) {
         double best = (double)INFINITY;
         for (int32_t i = 0; i < r->n_meshes; i++) {
-            best = r->meshes[i].mesh.n_dims == dims && steps_s[i] < best ? steps_s[i] : best;
+            const dtp_mesh_report *m = &r->meshes[i];
+            const bool planned = m->outcome == DTP_MESH_PLANNED && m->mesh.n_dims == dims;
+            best = planned && m->step_time_s < best ? m->step_time_s : best;
         }
         taken = best <= 0.99 * fewer ? best : taken;
         fewer = best < fewer ? best : fewer;
     }
     return taken;
+}
+
+/* Those of three dims where every mesh with two neighbouring ones as one takes longer than the best
+ * by more than 2 %. */
+static int32_t check_left_out(const dtp_plan_result *r)
+{
+    double best = (double)INFINITY;
+    int32_t n = 0;
+    for (int32_t i = 0; i < r->n_meshes; i++) {
+        const dtp_mesh_report *m = &r->meshes[i];
+        best = m->mesh.n_dims < 3 && m->step_time_s < best ? m->step_time_s : best;
+    }
+    for (int32_t i = 0; i < r->n_meshes; i++) {
+        const dtp_mesh_report *m = &r->meshes[i];
+        bool good = m->mesh.n_dims < 3;
+        for (int32_t k = 0; k < i; k++) {
+            const dtp_mesh_report *c = &r->meshes[k];
+            const int64_t *two = c->mesh.sizes, *three = m->mesh.sizes;
+            good = good || (c->mesh.n_dims == 2 && c->step_time_s <= 1.02 * best &&
+                            ((two[0] == three[0] && two[1] == three[1] * three[2]) ||
+                             (two[0] == three[0] * three[1] && two[1] == three[2])));
+        }
+        assert_int_equal(m->outcome, good ? DTP_MESH_PLANNED : DTP_MESH_LEFT_OUT);
+        n += good ? 0 : 1;
+    }
+    return n;
 }
 
 static void test_planning__more_dims_must_earn_it(void **state)
@@ -294,7 +322,7 @@ static void test_planning__more_dims_must_earn_it(void **state)
     dtp_graph *g = NULL;
     dtp_machine *machine = NULL;
     uint64_t random = SEED;
-    int32_t refused = 0, more = 0;
+    int32_t refused = 0, more = 0, left_out = 0;
     assert_int_equal(dtp_model_read(DTP_SOURCE_DIR "/models/mlp_digits.json", NULL, &g, &err),
                      DTP_OK);
     assert_int_equal(
@@ -311,8 +339,8 @@ static void test_planning__more_dims_must_earn_it(void **state)
         if (dtp_planning_run(&fixed, g, machine, &request, &r, &err) != DTP_OK) {
             fail_msg("%s", err.msg);
         }
-        assert_int_equal(r.n_meshes, at_mesh);
-        for (int32_t i = 0; i < r.n_meshes; i++) {
+        left_out += check_left_out(&r);
+        for (int32_t i = 0; i < at_mesh; i++) {
             least = steps_s[i] < least ? steps_s[i] : least;
         }
         const double taken = r.plan->predicted.step_time_s;
@@ -324,6 +352,7 @@ static void test_planning__more_dims_must_earn_it(void **state)
     print_message("%d of %d searches leave a faster mesh for one with fewer dims, %d take more\n",
                   refused, MESH_ROUNDS, more);
     assert_true(refused > MESH_ROUNDS / 10 && more > MESH_ROUNDS / 10);
+    assert_in_range(left_out, 1, 3 * MESH_ROUNDS - 1);
     dtp_machine_destroy(machine);
     dtp_graph_destroy(g);
 }
@@ -384,8 +413,13 @@ static void test_plan_make__tells_how_far_it_is(void **state)
         print_message("%d notes, %d with a gap; %d of %d variants are planned\n", x.n, x.with_gap,
                       planned, r.n_tried);
         assert_true(planned > 1);
-        assert_int_equal(x.variants, planned);
-        assert_int_equal(x.meshes, 2 * planned); /* x:4 and x:2;y:2 */
+        if (modes[i] == DTP_PLAN_RULES) {
+            assert_int_equal(x.variants, planned);
+            assert_int_equal(x.meshes, 2 * planned); /* x:4 and x:2;y:2 */
+        } else { /* by usual layouts; some again, where they are solved */
+            assert_in_range(x.variants, planned + 1, 2 * planned);
+            assert_in_range(x.meshes, 2 * planned + 1, 4 * planned);
+        }
         assert_true(x.with_gap > 0);
         assert_true(x.best_s <= r.plan->predicted.step_time_s);
         dtp_plan_result_free(&r);

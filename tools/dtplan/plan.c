@@ -228,6 +228,10 @@ static dtp_status put_planned(const plan_command *c, const dtp_plan_result *resu
         } else if (r->outcome == DTP_MESH_PRUNED) {
             dtp_strbuf_addf(&report, " nothing costs less than %s there",
                             cost_text(c, r->bound).text);
+        } else if (r->outcome == DTP_MESH_LEFT_OUT && r->bound > 0) {
+            dtp_strbuf_addf(&report, " kernels alone take %s", cost_text(c, r->bound).text);
+        } else if (r->outcome == DTP_MESH_LEFT_OUT) {
+            dtp_strbuf_add(&report, " no mesh with two of its dims as one is among the best");
         }
         dtp_strbuf_add(&report, "\n");
     }
