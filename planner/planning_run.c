@@ -1,5 +1,5 @@
-/* Planning on the mesh of a request, or on the best of all meshes: which are planned, which are left
- * out, and whose plan is taken (docs/how-a-plan-is-found.md). */
+/* Planning on the mesh of a request, or on the best of all meshes: which are planned, which are
+ * left out, and whose plan is taken (docs/how-a-plan-is-found.md). */
 #include <inttypes.h>
 #include <string.h>
 

@@ -361,8 +361,8 @@ static dtp_status try_usual(search *s, int32_t i, dtp_err *err)
 }
 
 /* The usual layouts of all variants that may have a plan worth it: the model as it is, then those
- * with fewest microbatches, as more are seldom faster, and of these the ones with most recomputation:
- * it fits where anything does, and its step is one that others have to beat. */
+ * with fewest microbatches, as more are seldom faster, and of these the ones with most
+ * recomputation: it fits where anything does, and its step is one that others have to beat. */
 static dtp_status try_all_usual(search *s, dtp_err *err)
 {
     const dtp_plan_request *r = s->request;

@@ -47,8 +47,8 @@ typedef struct dtp_baseline_recipe {
 
 enum { DTP_N_BASELINE_RECIPES = 12 };
 
-/* Appends the recipes that are worth a mention and not in the list by name, as far as `usual` wants them;
- * those that do not apply say why. Storage from `arena`. */
+/* Appends the recipes that are worth a mention and not in the list by name, as far as `usual` wants
+ * them; those that do not apply say why. Storage from `arena`. */
 dtp_status dtp_baseline__add_recipes(const dtp_graph *g, const dtp_mesh *mesh, dtp_usual usual,
                                      dtp_arena *arena, int32_t *n, dtp_candidate *list,
                                      dtp_err *err) DTP_MUST_CHECK;

@@ -26,9 +26,9 @@
 
 /* What people begin with. */
 typedef enum dtp_usual {
-    DTP_USUAL_ALL, /* all baselines */
-    DTP_USUAL_ALONE, /* only zero1, zero2, zero3, zero1_megatron_sp, zero3_megatron_sp, zero3_expert */
-    DTP_USUAL_APART /* the same where a mesh of one dim is tried too: on meshes of several dims
+    DTP_USUAL_ALL,   /* all baselines */
+    DTP_USUAL_ALONE, /* only zero1, zero2, zero3, zero3_expert, and zero1 and 3 with megatron_sp */
+    DTP_USUAL_APART  /* the same where a mesh of one dim is tried too: on meshes of several dims
                         none that are over data dims alone */
 } dtp_usual;
 

@@ -274,7 +274,8 @@ static double usual_seconds(const char *text)
     return value * (strcmp(unit, "s") == 0 ? 1.0 : strcmp(unit, "ms") == 0 ? 1e-3 : 1e-6);
 }
 
-/* Whenever the search ends: its plan is not slower than a usual layout that it says of a variant. */
+/* Whenever the search ends, its plan is not slower than a usual layout that it says of a variant.
+ */
 static void test_graph_variants__usual_layouts_come_first(void **state)
 {
     (void)state;
