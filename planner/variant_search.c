@@ -378,7 +378,7 @@ static dtp_status try_all_usual(search *s, dtp_err *err)
         if (dtp_stopped(r->stop) || (s->what->when_needed && without)) {
             break;
         }
-        const bool again = i == 0 && k > 0;
+        const bool again = (i == 0 && k > 0) || s->usual[i].settled;
         DTP_TRY(again || is_needless(s, i) ? DTP_OK : try_usual(s, i, err));
     }
     return DTP_OK;
@@ -472,6 +472,10 @@ static dtp_status run(search *s, dtp_err *err)
     dtp_plan_result *best = s->best;
     int32_t *order;
     DTP_TRY(list_variants(s, err));
+    if (s->what->usual && s->what->when_needed && s->request->options.mesh != NULL) {
+        DTP_TRY(try_variant(s, 0, err)); /* where it has a plan, nothing else is tried */
+        s->usual[0].settled = true;
+    }
     DTP_TRY(s->what->usual ? try_all_usual(s, err) : DTP_OK);
     DTP_TRY(find_order(s, &order, err));
     for (int32_t k = 0; k < s->n; k++) {
