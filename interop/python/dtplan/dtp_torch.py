@@ -62,7 +62,8 @@ def parallelize(module: nn.Module, mesh: DeviceMesh, placements: Where) -> nn.Mo
     return module
 
 
-def _by_modules(module: nn.Module, mesh: DeviceMesh, plan: Json) -> None:
+def _by_modules(module: nn.Module, given: DeviceMesh, plan: Json) -> None:
+    mesh, plan = _data_outermost(given, plan)
     how = plan["torch"]
     whole = {name: p.detach() for name, p in _parameters(module).items() if name in how["redistribute"]}
     styles = _styles(module, mesh, how)
@@ -77,7 +78,7 @@ def _by_modules(module: nn.Module, mesh: DeviceMesh, plan: Json) -> None:
         _fully_shard(module, mesh, plan, moved, left)
     if how["data_dims"] and left:
         trained = [name for name in left if module.get_parameter(name).requires_grad]
-        _Average(submesh(mesh, how["data_dims"]), _buckets(module, plan, trained))
+        _Average(submesh(given, how["data_dims"]), _buckets(module, plan, trained))
 
 
 def data_parallel(mesh: DeviceMesh, placements: Where) -> tuple[int, int]:
@@ -186,6 +187,29 @@ def _by_first_names(plan: Json, module: nn.Module) -> Json:
         dims = {names[name]: dim for name, dim in how["fully_shard"]["dims"].items()}
         how["fully_shard"] = {**how["fully_shard"], "dims": dims}
     return {**plan, "torch": how, "params": [{**p, "name": names[p["name"]]} for p in plan["params"]]}
+
+
+def _data_outermost(mesh: DeviceMesh, plan: Json) -> tuple[DeviceMesh, Json]:
+    """The mesh and the plan over it with mesh dims in the order that fully_shard has: copies, shards, tensor dims. DTensors over a
+    mesh whose dims are in another order than those of its root cannot be redistributed, and gathered over a flattened mesh whose ranks
+    do not ascend, parts come back displaced (torch 2.15): dims of several kinds are not flattened here."""
+    how, names = plan["torch"], list(mesh.mesh_dim_names or ())
+    if not how["fully_shard"]:
+        return mesh, plan
+    shard = how["fully_shard"]["mesh_dims"]
+    rank = {name: 3 if name in how["tensor_dims"] else 2 if name in shard else 1 for name in names}
+    order = sorted(range(len(names)), key=lambda i: rank[names[i]])
+    if order == sorted(order):
+        return mesh, plan
+
+    def turned(texts: list[str]) -> list[str]:
+        return [texts[i] for i in order]
+
+    with unset_fake_temporarily():
+        mesh = DeviceMesh(mesh.device_type, mesh.mesh.permute(order), mesh_dim_names=tuple(turned(names)))
+    params = [{**p, "kept": turned(p["kept"]), "read": turned(p["read"])} for p in plan["params"]]
+    moved = {name: turned(texts) for name, texts in how["redistribute"].items()}
+    return mesh, {**plan, "torch": {**how, "redistribute": moved}, "params": params}
 
 
 def _placement(text: str) -> Placement:
@@ -366,7 +390,7 @@ def _swap(owner: nn.Module, leaf: str, read: Callable[[Any], Any]) -> None:
         mod._parameters[leaf] = kept.pop()
 
     owner.register_forward_pre_hook(before)
-    owner.register_forward_hook(after, always_call=True)
+    owner.register_forward_hook(after, always_call=True, prepend=True)  # what was read last is restored first
 
 
 def _hold(module: nn.Module, name: str, mesh: DeviceMesh, placements: list[Placement]) -> None:
@@ -395,20 +419,27 @@ def _hold(module: nn.Module, name: str, mesh: DeviceMesh, placements: list[Place
 def _hold_whole(module: nn.Module, mesh: DeviceMesh, plan: Json, moved: dict[str, nn.Parameter], sharded: dict[str, int]) -> None:
     """Parameters that lie as DTensors beside others are DTensors over one mesh, so that optimizers and norms of gradients
     take all of them together."""
-    how = plan["torch"]
-    over = submesh(mesh, how["tensor_dims"])
-    kinds = {isinstance(p, DTensor) and p.device_mesh for p in _parameters(module).values()}
-    if len(kinds) < 2:
-        return
-    if sharded or len(kinds - {False}) == 1 and not moved:
-        for name, p in _parameters(module).items():
+    how, parameters = plan["torch"], _parameters(module)
+    kinds = {isinstance(p, DTensor) and p.device_mesh for p in parameters.values()}
+    kept = {p["name"]: _placements(p["kept"]) for p in plan["params"]}
+    if sharded:
+        over = submesh(mesh, how["tensor_dims"]) if len(kinds) > 1 or False not in kinds else None
+        home, groups = _home(mesh, how if over is not None else {**how, "tensor_dims": []})
+        for name, p in parameters.items():
+            at = _at_home(mesh, groups, kept[name]) if name in kept and name not in sharded else None
+            if name not in moved and at is not None:
+                _hold(module, name, home, at)
+            elif not isinstance(p, DTensor) and over is not None:
+                _hold(module, name, over, [Replicate()])
+    elif len(kinds - {False}) == 1 and not moved:
+        over = submesh(mesh, how["tensor_dims"])
+        for name, p in parameters.items():
             if not isinstance(p, DTensor) and over is not None:
                 _hold(module, name, over, [Replicate()])
-        return
-    kept = {p["name"]: _placements(p["kept"]) for p in plan["params"]}
-    for name in _parameters(module):
-        if name not in moved and name in kept:
-            _hold(module, name, mesh, kept[name])
+    elif len(kinds) > 1:
+        for name in parameters:
+            if name not in moved and name in kept:
+                _hold(module, name, mesh, kept[name])
 
 
 def _brought(p: Any, placements: list[Placement]) -> Any:
@@ -603,6 +634,9 @@ def _place(module: nn.Module, mesh: DeviceMesh, plan: Json) -> nn.Module:
         return tree_map_only(torch.Tensor, lambda x: DTensor.from_local(x, mesh, ends, run_check=False), (args, kwargs))
 
     def to_local(out: Any) -> Tensor:
+        if out.ndim == 0:  # as a loss, of which every rank has that of the whole batch
+            whole: Tensor = out.redistribute(placements=[Replicate()] * mesh.ndim).to_local()
+            return whole
         local = out.redistribute(placements=ends).to_local()
         if local.requires_grad and parts > 1:
             local.register_hook(lambda g: g / parts)
