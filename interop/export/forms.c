@@ -118,8 +118,9 @@ const char *dtp_export_placements_fail(const dtp_graph *model, const char *kind)
     for (dtp_node_id n = 0; n < model->n_nodes; n++) {
         attention = attention || (model->nodes[n].op->flags & DTP_OP_ATTENTION) != 0;
     }
-    return program && model->loss >= 0
-               ? "the module returns its loss, and labels of a module are no DTensors"
+    return program && model->loss >= 0 ? "the module returns its loss, and views in its code may "
+                                         "divide what is split, which "
+                                         "DTensor refuses"
            : attention && strcmp(kind, "cpu") == 0
                ? "DTensor has no rule for the CPU's scaled_dot_product_attention"
                : NULL;

@@ -8,6 +8,7 @@ Usage: expressible.py DTPLAN models|terms|refusals
 """
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -217,9 +218,28 @@ def check_failing(here):
             fail(f"{model} on {machine}: {e}")
 
 
+def check_default(here):
+    """A model of PyTorch is planned as PyTorch can be told, unless an option says what to search or who runs it, or no names are
+    beside it."""
+    theirs, names, file = (os.path.join(here, name) for name in ("theirs.json", "theirs.names.json", "default.plan"))
+    shutil.copy(GPT[0].replace(".json", ".names.json"), names)
+    for machine, options, form in ((A100, [], "torch"), (A100, ["--microbatches", "2"], "torch"), (A100, ["--target", "cuda"], None),
+                                   (A100, ["--mode", "tensor"], None), (A100, ["--rules", "batch:x"], None),
+                                   (A100, ["--pin", "head: vocab@x"], None), (A100, ["--uneven"], None),
+                                   (A100, ["--expressible", "jax"], "jax"), (CPU, [], None), (A100, ["no names"], None)):
+        if options == ["no names"]:
+            os.remove(names)
+            options = []
+        code, _, err = call("plan", theirs, *GPT[1:], "--mesh", "x:2", "--machine", machine, *options, "-o", file)
+        found = read(file).get("expressible", {"form": None})["form"] if code == 0 else err
+        if found != form:
+            fail(f"{machine} {options}: form {found}, wanted {form}")
+
+
 def check_refusals():
     with tempfile.TemporaryDirectory() as here:
         check_failing(here)
+        check_default(here)
     words = ["plan", *GPT, "--mesh", "x:2", "--machine", A100, *target(A100), *AS_IT_IS, "--expressible"]
     for code, options, part in (
             (2, ["nothing"], "there is no form 'nothing'; there are placements"),

@@ -70,6 +70,16 @@ static bool is_by_pins(const plan_command *c)
     return mode_of(c) == DTP_PLAN_PINS;
 }
 
+/* Whether plans are to be such as PyTorch can be told, though nobody says so: those of an imported
+ * program, with names of its modules, for target torch, when nothing says what to search. */
+static bool is_for_modules(const plan_command *c, const dtp_target *target)
+{
+    return c->options.expressible == NULL && c->options.names_file != NULL &&
+           c->model->framework != NULL && strcmp(c->model->framework, "torch") == 0 &&
+           strncmp(target->name, "torch", 5) == 0 && c->source.mode == NULL &&
+           mode_of(c) == DTP_PLAN_TENSOR && !c->source.uneven && !c->options.prices;
+}
+
 /* ---- what is printed and written ---- */
 
 /* The plan as dtrun opens it: read back from its text, and lowered. */
@@ -442,6 +452,7 @@ static dtp_status run_planner(plan_command *c, dtp_err *err)
     o->devices = c->source.devices;
     o->rules_file = tool_beside(&c->source, o->rules_file, "rules", &rules);
     o->names_file = tool_beside(&c->source, c->source.names, "names", &names);
+    o->expressible = is_for_modules(c, target.target) ? "torch" : o->expressible;
     if (!is_by_pins(c)) {
         tool_interrupt_catch();
         o->interrupted = tool_interrupted;

@@ -37,7 +37,7 @@ Options = TypedDict("Options", {
     "no_writes": bool, "timings": bool, "verbose": bool,
 }, total=False)  # options of `dtplan plan` that plan() has no argument of its own for (docs/options.md)
 # who says one of these says what plans may be
-_SEARCHED = ("mode", "rules", "style", "style_file", "pin", "compat", "expressible", "stages")
+_SEARCHED = ("rules", "style", "style_file", "pin", "compat", "expressible", "stages", "uneven", "prices")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -2,7 +2,7 @@
 """The wheel as people have it: a fresh virtual environment, no compiler on PATH, no source tree. Part of ./dev interop python.
 
 What needs PyTorch runs with the packages of another interpreter, named by a .pth file: the environment has the wheel alone.
-Usage: acceptance.py WHEEL TORCH_PYTHON [STEP...]    steps: wheel three meta examples notebook words types
+Usage: acceptance.py WHEEL TORCH_PYTHON [STEP...]    steps: wheel roots three meta examples notebook words types
 """
 import os
 import re
@@ -17,7 +17,9 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(HERE)))
 THREE = [(2, name, "x:2", "machine=cpu_2") for name in ("nanogpt", "llama", "qwen3", "vit")] + \
         [(4, name, "dp:2,tp:2", "rules=batch:dp") for name in ("nanogpt", "llama", "qwen3", "vit")] + \
         [(4, name, "dp:2,tp:2", "rules=batch:dp;heads:tp;d_ff:tp", "expressible=torch") for name in ("llama", "qwen3")] + \
-        [(4, name, "dp:2,tp:2", "rules=batch:dp;d_ff:tp", "expressible=torch") for name in ("nanogpt", "vit")]
+        [(4, name, "dp:2,tp:2", "rules=batch:dp;d_ff:tp", "expressible=torch") for name in ("nanogpt", "vit")] + \
+        [(4, "nanogpt", "dp:2,tp:2", "rules=batch:dp;heads:tp"),  # by placements: parts of a fused weight
+         (4, "nanogpt", "dp:2,tp:2", "machine=h100_64", "objective=memory")]  # copies inside of shards, whole parameters beside them
 EXAMPLES = {"with_torchrun.py": 2, "with_accelerate.py": 0, "with_torchtitan.py": 2, "with_trainer.py": 2}
 
 
@@ -62,6 +64,18 @@ def wheel(place, path):
         sys.exit(f"there is no {manual}")
     step = re.search(r"^this plan +(\S+ \S+)", text, re.M).group(1)
     print(f"{os.path.basename(path)}: {os.path.getsize(path) / 1e6:.1f} MB; llama3_8b on 8 devices: {step}")
+
+
+def roots(place, path):
+    """In roots that have python3 and nothing else; only where debootstrap may run."""
+    if os.geteuid() != 0 or shutil.which("debootstrap") is None:
+        print("bare roots: left out: they need root and debootstrap")
+        return
+    place.run([place.python, "-m", "pip", "download", "--quiet", "--no-deps", "pip"])
+    pip = next(name for name in os.listdir(place.work) if name.startswith("pip-"))
+    script = os.path.join(ROOT, "tests", "tools", "wheel_roots.sh")
+    if subprocess.run(["bash", script, path, os.path.join(place.work, pip)], check=False).returncode:
+        sys.exit("the wheel in bare roots")
 
 
 def three(place):
@@ -114,6 +128,8 @@ def main():
         place = Place(folder, os.path.abspath(path), torch_python)
         if not steps or "wheel" in steps:
             wheel(place, path)
+        if not steps or "roots" in steps:
+            roots(place, path)
         place.with_torch()
         for step in (three, meta, examples, words, notebook, types):
             if not steps or step.__name__ in steps:

@@ -54,6 +54,10 @@ refused(dtplan.InputError, lambda: dtplan.plan(Branches(), torch.zeros(4, 8), **
 refused(dtplan.InputError, lambda: dtplan.plan(Sorted(), **few), "example_inputs")
 
 module, inputs, loss = make("nanogpt")
+for options in ({"mode": "tensor"}, {"mode": "rules"}, {"machine": "h100_64"}, {"machine": "h100_64", "objective": "memory"}):
+    form = dtplan.plan(module, inputs, loss=loss, **{**few, **options})._torch["torch"]["form"]
+    assert form == "modules", f"{options}: {form}"
+dtplan.plan(module, inputs, loss=loss, uneven=True, **few)  # not with expressible="torch"
 plan = dtplan.plan(module, inputs, loss=loss, precision="f32", **few)
 dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=4)
 mesh = init_device_mesh("cpu", (2,), mesh_dim_names=("x",))
