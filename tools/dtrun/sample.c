@@ -101,7 +101,9 @@ static dtp_status read_ids(const sample_command *c, const char *what, const char
         int64_t id;
         if (!dtp_int_read(&text, &id) || id < 0 || id >= c->vocab ||
             strspn(text, between) + (*text == '\0') == 0) {
-            return DTP_FAIL(err, DTP_INVALID, "%s: '%.20s' is not a token, a number below %" PRId64,
+            return DTP_FAIL(err, DTP_INVALID,
+                            "%s: '%.20s' is not a token, a number below %" PRId64
+                            " (only models of bytes take text)",
                             what, at, c->vocab);
         }
         out->ids[out->n++] = id;
