@@ -67,7 +67,7 @@ def _loss_of(module: nn.Module, inputs: dict[str, Tensor]) -> Tensor:
     return out
 
 
-class _Collectives(CommDebugMode):
+class _Collectives(CommDebugMode):  # type: ignore[misc]
     """Counts bytes, too: of the larger side of a collective, on this rank."""
 
     def __init__(self) -> None:
@@ -159,4 +159,4 @@ def _beside(predicted: Json | None, tracked: int, counted: tuple[dict[str, int],
                        "bytes": {"predicted": size, "counted": counted[1].get(kind, 0)}}
     peak = predicted["peak_bytes"] if predicted else None
     return {"collectives": table, "peak_bytes": {"predicted": peak, "tracked": tracked,
-                                                 "ratio": peak / tracked if predicted and tracked else None}}
+                                                 "ratio": peak / tracked if peak and tracked else None}}
