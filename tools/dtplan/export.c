@@ -43,7 +43,7 @@ static dtp_status say_form(const char *file, const dtp_placements *p, const dtp_
         printf("%s: not by modules because of %s\n", file,
                t.against != NULL ? t.against : "mesh dims that do not all do the same");
         if (anywhere != NULL || on_cpu != NULL) {
-            printf("%s: this fails in PyTorch%s: %s\n", file, anywhere != NULL ? "" : " on CPUs",
+            printf("%s: this may fail in PyTorch%s: %s\n", file, anywhere != NULL ? "" : " on CPUs",
                    anywhere != NULL ? anywhere : on_cpu);
         }
     }

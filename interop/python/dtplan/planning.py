@@ -7,6 +7,7 @@ import html
 import io
 import json
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -465,4 +466,7 @@ def _keep(model: str, folder: str, machine: Machine | None, settings: list[str],
     with open(os.path.join(folder, "call.json"), "w", encoding="utf-8") as file:
         json.dump({"machine": name, "settings": settings}, file)
     plan_file = os.path.join(folder, "plan.json")
-    run(["export", own, plan_file, "--as", "torch", "-o", os.path.join(folder, "torch.json")])
+    said = run(["export", own, plan_file, "--as", "torch", "-o", os.path.join(folder, "torch.json")])
+    for why in re.findall("this may fail in PyTorch: (.*)", said):
+        warnings.warn(f"PyTorch is told this plan by placements of DTensors alone, which may fail: {why}; plans by modules follow "
+                      "from expressible='torch'", DtplanWarning, stacklevel=4)

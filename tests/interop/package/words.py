@@ -1,5 +1,6 @@
 """What the package says of modules, meshes and ops that do not fit; prints what was refused."""
 import inspect
+import warnings
 
 import torch
 import torch.distributed as dist
@@ -58,6 +59,10 @@ for options in ({"mode": "tensor"}, {"mode": "rules"}, {"machine": "h100_64"}, {
     form = dtplan.plan(module, inputs, loss=loss, **{**few, **options})._torch["torch"]["form"]
     assert form == "modules", f"{options}: {form}"
 dtplan.plan(module, inputs, loss=loss, uneven=True, **few)  # not with expressible="torch"
+with warnings.catch_warnings(record=True) as told:
+    warnings.simplefilter("always")
+    dtplan.plan(module, inputs, loss=loss, rules="heads:x", **few)
+assert any("by placements of DTensors alone" in str(w.message) and w.filename == __file__ for w in told), [str(w) for w in told]
 plan = dtplan.plan(module, inputs, loss=loss, precision="f32", **few)
 dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=4)
 mesh = init_device_mesh("cpu", (2,), mesh_dim_names=("x",))
@@ -73,7 +78,6 @@ with torch.device("meta"):
     bare = make("llama")[0]
 bare.model.rotary_emb.config = None
 try:
-    import warnings
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         dtplan.plan(bare, inputs, loss=make("llama")[2], **few)
