@@ -74,7 +74,7 @@ awk '
 cat <<TXT
 
 what next
-  $bin/dtplan report $model $out/gpt.plan.json --machine $out/machine.json -o report.html
+  $bin/dtplan report $model $out/gpt.plan.json --machine $out/machine.json -o out/report.html
                                           the plan as a page: timeline, memory, layouts
   $bin/dtrun run $model --plan $out/gpt.plan.json --feed text=models/data/text.txt --steps 2000 \\
       --save $out/gpt.ckpt --resume       trains on
