@@ -7,7 +7,7 @@
 void dtp_canonical__fix_ids(dtp_canonical_call *c)
 {
     for (int32_t i = 0; i < c->n_attrs; i++) {
-        if (c->attrs[i].kind == DTP_ATTR_DIMS) {
+        if (c->attrs[i].kind == DTP_ATTR_DIMS || c->attrs[i].kind == DTP_ATTR_INTS) {
             c->attrs[i].ids = &c->ids[c->first_id[i]];
         }
     }
@@ -126,6 +126,9 @@ dtp_status dtp_canonical__of_node(const dtp_graph *g, const dtp_node *node, cons
             DTP_TRY(map_dim(out, dims, from->ids[k], &id, err));
             DTP_TRY(dtp_canonical__add_id(out, id, err));
         }
+        for (int32_t k = 0; from->kind == DTP_ATTR_INTS && k < from->n; k++) {
+            DTP_TRY(dtp_canonical__add_id(out, from->ints[k], err));
+        }
     }
     dtp_canonical__fix_ids(out);
     return DTP_OK;
@@ -182,11 +185,11 @@ dtp_status dtp_canonical__add(const dtp_canonical_call *c, dtp_graph *g, const c
         operands[i] = in[i];
         DTP_TRY(name_operand(c, g, prefix, i, dims, &operands[i], err));
     }
-    for (int32_t i = 0; i < c->n_ids; i++) {
-        ids[i] = dims[c->ids[i]];
-    }
     for (int32_t i = 0; i < c->n_attrs; i++) {
         attrs[i] = c->attrs[i];
+        for (int32_t k = c->first_id[i]; k < c->first_id[i] + attrs[i].n; k++) {
+            ids[k] = attrs[i].kind == DTP_ATTR_DIMS ? dims[c->ids[k]] : c->ids[k];
+        }
         attrs[i].ids = &ids[c->first_id[i]];
         if (attrs[i].kind == DTP_ATTR_DIM && attrs[i].i >= 0) {
             attrs[i].i = dims[attrs[i].i];

@@ -1,5 +1,7 @@
 /* Public calls as canonical calls: letters and positions become labels, arguments attributes. */
+#include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "core/base/text.h"
@@ -188,6 +190,24 @@ static dtp_status read_dim_list(dtp_canonical_call *c, const dtp_attr_spec *spec
     return DTP_OK;
 }
 
+static dtp_status read_ints(dtp_canonical_call *c, const dtp_attr_spec *spec, const char *text,
+                            dtp_attr *out, dtp_err *err)
+{
+    for (const char *p = text; p != NULL && (out->n == 0 || *p != '\0'); out->n++) {
+        char *end;
+        errno = 0;
+        const long value = strtol(p, &end, 10);
+        if (end == p || (*end != ',' && *end != '\0') || (*end == ',' && end[1] == '\0') ||
+            errno != 0 || value < INT32_MIN || value > INT32_MAX) {
+            return DTP_FAIL(err, DTP_INVALID, "argument '%s': '%.80s' is no list of integers",
+                            spec->key, text);
+        }
+        DTP_TRY(dtp_canonical__add_id(c, (int32_t)value, err));
+        p = end + (*end == ',' ? 1 : 0);
+    }
+    return DTP_OK;
+}
+
 static dtp_status read_arg(dtp_canonical_call *c, const dtp_arg *arg, dtp_err *err)
 {
     const dtp_attr_spec *spec = dtp_op_attr(c->op, arg->key);
@@ -210,19 +230,20 @@ static dtp_status read_arg(dtp_canonical_call *c, const dtp_arg *arg, dtp_err *e
         [DTP_ATTR_INT] = DTP_ARG_INT,   [DTP_ATTR_FLOAT] = DTP_ARG_FLOAT,
         [DTP_ATTR_BOOL] = DTP_ARG_INT,  [DTP_ATTR_ENUM] = DTP_ARG_ENUM,
         [DTP_ATTR_DTYPE] = DTP_ARG_INT, [DTP_ATTR_DIM] = DTP_ARG_DIMS,
-        [DTP_ATTR_DIMS] = DTP_ARG_DIMS};
+        [DTP_ATTR_DIMS] = DTP_ARG_DIMS, [DTP_ATTR_INTS] = DTP_ARG_INTS};
     if (EXPECTED[spec->kind] != arg->kind) {
         static const char *const kinds[] = {[DTP_ARG_INT] = "an integer (DTP_ARG_INT)",
                                             [DTP_ARG_FLOAT] = "a number (DTP_ARG_FLOAT)",
                                             [DTP_ARG_ENUM] = "one of its choices (DTP_ARG_ENUM)",
-                                            [DTP_ARG_DIMS] = "letters of the dims (DTP_ARG_DIMS)"};
+                                            [DTP_ARG_DIMS] = "letters of the dims (DTP_ARG_DIMS)",
+                                            [DTP_ARG_INTS] = "integers (DTP_ARG_INTS)"};
         return DTP_FAIL(err, DTP_INVALID, "argument '%s' is %s, given is another kind", arg->key,
                         kinds[EXPECTED[spec->kind]]);
     }
     dtp_attr *out = &c->attrs[c->n_attrs];
     c->first_id[c->n_attrs++] = c->n_ids;
     *out = (dtp_attr){.key = spec->key, .kind = spec->kind, .i = arg->i, .f = arg->f};
-    if (spec->min < spec->max) {
+    if (spec->min < spec->max && spec->kind != DTP_ATTR_INTS) {
         const double value = spec->kind == DTP_ATTR_FLOAT ? arg->f : (double)arg->i;
         if (!(value >= spec->min && value <= spec->max)) {
             return DTP_FAIL(err, DTP_RANGE, "argument '%s' is %g, allowed is %g to %g", arg->key,
@@ -238,6 +259,8 @@ static dtp_status read_arg(dtp_canonical_call *c, const dtp_arg *arg, dtp_err *e
         return read_dim(c, spec, arg->text, &out->i, err);
     case DTP_ATTR_DIMS:
         return read_dim_list(c, spec, arg->text, out, err);
+    case DTP_ATTR_INTS:
+        return read_ints(c, spec, arg->text, out, err);
     default:
         return DTP_OK;
     }

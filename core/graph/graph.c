@@ -118,6 +118,11 @@ dtp_attr dtp_attr_dims(const char *key, int32_t n, const dtp_dim_id *ids)
     return (dtp_attr){.key = key, .kind = DTP_ATTR_DIMS, .n = n, .ids = ids};
 }
 
+dtp_attr dtp_attr_ints(const char *key, int32_t n, const int32_t *ints)
+{
+    return (dtp_attr){.key = key, .kind = DTP_ATTR_INTS, .n = n, .ints = ints};
+}
+
 /* A copy of n ids of tensors or dims in the graph's arena. */
 static dtp_status copy_ids(dtp_graph *g, int32_t n, const int32_t *from, const int32_t **out,
                            dtp_err *err)
@@ -131,6 +136,14 @@ static dtp_status copy_ids(dtp_graph *g, int32_t n, const int32_t *from, const i
     return DTP_OK;
 }
 
+static dtp_status check_range(const dtp_attr_spec *spec, double value, dtp_err *err)
+{
+    return !(spec->min < spec->max) || (value >= spec->min && value <= spec->max)
+               ? DTP_OK
+               : DTP_FAIL(err, DTP_RANGE, "'%s' is %g, which is not in %g..%g", spec->key, value,
+                          spec->min, spec->max);
+}
+
 /* The attribute of the spec: as given by the node, or its default. */
 static dtp_status fill_attr(dtp_graph *g, const dtp_attr_spec *spec, const dtp_node_spec *node,
                             dtp_attr *out, dtp_err *err)
@@ -141,7 +154,9 @@ static dtp_status fill_attr(dtp_graph *g, const dtp_attr_spec *spec, const dtp_n
             given = &node->attrs[i];
         }
     }
-    const bool is_float = spec->kind == DTP_ATTR_FLOAT, is_list = spec->kind == DTP_ATTR_DIMS;
+    const bool is_float = spec->kind == DTP_ATTR_FLOAT, is_ints = spec->kind == DTP_ATTR_INTS;
+    const bool is_list = spec->kind == DTP_ATTR_DIMS || is_ints;
+    const int32_t def = is_ints ? (int32_t)spec->def : 0;
     if (given == NULL) {
         if (spec->required) {
             return DTP_FAIL(err, DTP_INVALID, "'%s' is missing", spec->key);
@@ -152,7 +167,8 @@ static dtp_status fill_attr(dtp_graph *g, const dtp_attr_spec *spec, const dtp_n
                           .i = spec->kind == DTP_ATTR_DIM ? -1
                                : is_float || is_list      ? 0
                                                           : (int64_t)spec->def};
-        return DTP_OK;
+        out->n = is_ints ? 1 : 0;
+        return is_ints ? copy_ids(g, 1, &def, &out->ints, err) : DTP_OK;
     }
     /* integers are stored in `i` whatever the exact kind, so INT stands for BOOL, ENUM and DTYPE */
     const bool fits = given->kind == DTP_ATTR_INT &&
@@ -167,13 +183,15 @@ static dtp_status fill_attr(dtp_graph *g, const dtp_attr_spec *spec, const dtp_n
     if (is_list) {
         DTP_TRY(copy_ids(g, given->n, given->ids, &out->ids, err));
     }
-    const double value = is_float ? out->f : (double)out->i;
-    const bool ranged = spec->min < spec->max && (is_float || spec->kind == DTP_ATTR_INT);
-    if (ranged && !(value >= spec->min && value <= spec->max)) {
-        return DTP_FAIL(err, DTP_RANGE, "'%s' is %g, which is not in %g..%g", spec->key, value,
-                        spec->min, spec->max);
+    for (int32_t i = 0; i < given->n && is_ints; i++) {
+        DTP_TRY(check_range(spec, (double)given->ints[i], err));
     }
-    return DTP_OK;
+    if (is_ints && given->n < 1) {
+        return DTP_FAIL(err, DTP_INVALID, "'%s' is an empty list", spec->key);
+    }
+    return is_float || spec->kind == DTP_ATTR_INT
+               ? check_range(spec, is_float ? out->f : (double)out->i, err)
+               : DTP_OK;
 }
 
 static dtp_status fill_attrs(dtp_graph *g, const dtp_op_def *op, const dtp_node_spec *spec,

@@ -35,7 +35,8 @@ static uint64_t hash_attrs(uint64_t h, const dtp_graph *g, const dtp_node *node)
         h = dtp_hash_double(h, a->kind == DTP_ATTR_FLOAT ? a->f : 0.0);
         h = dtp_hash_i64(h, a->n);
         for (int32_t k = 0; k < a->n; k++) {
-            h = dtp_hash_text(h, dtp_dims_name(&g->dims, a->ids[k]));
+            h = a->kind == DTP_ATTR_INTS ? dtp_hash_i64(h, a->ints[k])
+                                         : dtp_hash_text(h, dtp_dims_name(&g->dims, a->ids[k]));
         }
     }
     return h;

@@ -36,6 +36,12 @@ dtp_dim_id dtp_call_dim(const dtp_op_call *call, const char *key)
     return (dtp_dim_id)dtp_call_attr(call, key)->i;
 }
 
+int32_t dtp_call_entry(const dtp_op_call *call, const char *key, int32_t i)
+{
+    const dtp_attr *list = dtp_call_attr(call, key);
+    return list->ints[list->n == 1 ? 0 : i];
+}
+
 const dtp_attr_spec *dtp_op_attr(const dtp_op_def *op, const char *key)
 {
     for (const dtp_attr_spec *s = op->attrs; s != NULL && s->key != NULL; s++) {

@@ -167,7 +167,7 @@ static dtp_status check_attrs(const dtp_op_def *def, dtp_err *err)
             return DTP_FAIL(err, DTP_INVALID, "attribute '%.80s': the key is %s", spec->key,
                             is_taken ? "taken" : "not a legal name");
         }
-        if (spec->kind < DTP_ATTR_INT || spec->kind > DTP_ATTR_DIMS) {
+        if (spec->kind < DTP_ATTR_INT || spec->kind > DTP_ATTR_INTS) {
             return DTP_FAIL(err, DTP_INVALID, "attribute '%s': unknown kind %d", spec->key,
                             (int)spec->kind);
         }

@@ -180,6 +180,13 @@ static dtp_status read_attr(attr_list *l, const dtp_attr_spec *spec, char *text,
         a->n = n;
         a->ids = l->lists[l->n];
         break;
+    case DTP_ATTR_INTS:
+        a->n = split(text, ',', pieces, MAX_LIST);
+        for (int32_t i = 0; i < a->n; i++) {
+            l->lists[l->n][i] = (int32_t)strtol(pieces[i], NULL, 10);
+        }
+        a->ints = l->lists[l->n];
+        break;
     }
     l->n++;
     return DTP_OK;

@@ -49,16 +49,21 @@ typedef enum dtp_attr_kind {
     DTP_ATTR_ENUM,  /* JSON: one of the spec's choices; stored as its index */
     DTP_ATTR_DTYPE, /* JSON: dtype name */
     DTP_ATTR_DIM,   /* JSON: dim name */
-    DTP_ATTR_DIMS   /* JSON: list of dim names (one name stands for a list of one) */
+    DTP_ATTR_DIMS,  /* JSON: list of dim names (one name stands for a list of one) */
+    DTP_ATTR_INTS   /* JSON: list of integers or expressions, in the order of a list of dims of the
+                       op; one integer stands for all of them */
 } dtp_attr_kind;
 
 typedef struct dtp_attr {
     const char *key; /* the spec's key, static storage */
     dtp_attr_kind kind;
-    int32_t n; /* DIMS */
+    int32_t n; /* DIMS, INTS */
     int64_t i; /* INT, BOOL, ENUM, DTYPE, and DIM as dtp_dim_id */
     double f;  /* FLOAT */
-    const dtp_dim_id *ids;
+    union {
+        const dtp_dim_id *ids; /* DIMS */
+        const int32_t *ints;   /* INTS, at least one */
+    };
 } dtp_attr;
 DTP_ASSERT_SIZE(dtp_attr, 40);
 
@@ -66,6 +71,7 @@ dtp_attr dtp_attr_int(const char *key, int64_t value);
 dtp_attr dtp_attr_float(const char *key, double value);
 dtp_attr dtp_attr_dim(const char *key, dtp_dim_id value);
 dtp_attr dtp_attr_dims(const char *key, int32_t n, const dtp_dim_id *ids);
+dtp_attr dtp_attr_ints(const char *key, int32_t n, const int32_t *ints);
 
 /* Schema of one attribute. */
 typedef struct dtp_attr_spec {
@@ -75,8 +81,10 @@ typedef struct dtp_attr_spec {
     bool hidden;         /* set by autodiff or the reader, not by the user: not a JSON key */
     bool implementation; /* ENUM that says how the op runs when it is split, not what it computes: a
                             plan may set it */
-    double def; /* default when absent: INT, FLOAT, BOOL, ENUM index, DTYPE; DIM: -1; DIMS: empty */
-    double min, max;            /* INT and FLOAT range when min < max */
+    double
+        def; /* default when absent: INT, FLOAT, BOOL, ENUM index, DTYPE, INTS (for all); DIM: -1;
+                   DIMS: empty */
+    double min, max;            /* range when min < max: INT, FLOAT, each of INTS */
     const char *const *choices; /* ENUM: NULL-terminated */
 } dtp_attr_spec;
 DTP_ASSERT_SIZE(dtp_attr_spec, 48);
@@ -101,6 +109,8 @@ const dtp_attr *dtp_call_attr(const dtp_op_call *call, const char *key);
 int64_t dtp_call_int(const dtp_op_call *call, const char *key);
 double dtp_call_float(const dtp_op_call *call, const char *key);
 dtp_dim_id dtp_call_dim(const dtp_op_call *call, const char *key);
+/* Entry i of an INTS attribute, the only one where it has one. */
+int32_t dtp_call_entry(const dtp_op_call *call, const char *key, int32_t i);
 
 /* What splitting a named dim over one mesh dim means (docs/layouts.md). */
 typedef enum dtp_role {

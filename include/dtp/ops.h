@@ -13,7 +13,13 @@
 
 DTP_API_BEGIN
 
-typedef enum dtp_arg_kind { DTP_ARG_INT, DTP_ARG_FLOAT, DTP_ARG_ENUM, DTP_ARG_DIMS } dtp_arg_kind;
+typedef enum dtp_arg_kind {
+    DTP_ARG_INT,
+    DTP_ARG_FLOAT,
+    DTP_ARG_ENUM,
+    DTP_ARG_DIMS,
+    DTP_ARG_INTS
+} dtp_arg_kind;
 
 /* An attribute of the op by its key (docs/ops.md). */
 typedef struct dtp_arg {
@@ -21,7 +27,7 @@ typedef struct dtp_arg {
     dtp_arg_kind kind;
     int64_t i;        /* INT, BOOL, DTYPE */
     double f;         /* FLOAT */
-    const char *text; /* ENUM: the choice; DIM, DIMS: letters of `dims` */
+    const char *text; /* ENUM: the choice; DIM, DIMS: letters of `dims`; INTS: "2,1" */
 } dtp_arg;
 
 typedef struct dtp_call {

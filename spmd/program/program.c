@@ -406,7 +406,7 @@ dtp_status dtp_program__copy_attrs(dtp_program *p, const dtp_attr *attrs, int32_
     p->pinned_bytes += n * (int64_t)sizeof *copy;
     for (int32_t i = 0; i < n; i++) {
         copy[i] = attrs[i];
-        if (attrs[i].kind != DTP_ATTR_DIMS) {
+        if (attrs[i].kind != DTP_ATTR_DIMS && attrs[i].kind != DTP_ATTR_INTS) {
             continue;
         }
         dtp_dim_id *ids;

@@ -46,8 +46,14 @@ static void print_attr(const dtp_graph *g, const dtp_op_def *op, int32_t index, 
         break;
     case DTP_ATTR_DIMS:
         for (int32_t i = 0; i < a->n; i++) {
-            dtp_strbuf_addf(out, "%s%s", i == 0 ? " over=" : "+",
-                            dtp_dims_name(&g->dims, a->ids[i]));
+            dtp_strbuf_addf(out, "%s%s%s%s", i == 0 ? " " : "+", i == 0 ? a->key : "",
+                            i == 0 ? "=" : "", dtp_dims_name(&g->dims, a->ids[i]));
+        }
+        break;
+    case DTP_ATTR_INTS:
+        for (int32_t i = 0; i < a->n; i++) {
+            dtp_strbuf_addf(out, "%s%s%s%" PRId32, i == 0 ? " " : ",", i == 0 ? a->key : "",
+                            i == 0 ? "=" : "", a->ints[i]);
         }
         break;
     case DTP_ATTR_INT:

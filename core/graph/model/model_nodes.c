@@ -3,11 +3,11 @@
 
 enum { MAX_ATTRS = 24 };
 
-/* The attributes of one node and the storage of their dim lists. */
+/* The attributes of one node and the storage of their lists. */
 typedef struct node_attrs {
     int32_t n;
     dtp_attr attrs[MAX_ATTRS];
-    dtp_dim_id ids[MAX_ATTRS][DTP_MAX_RANK];
+    dtp_dim_id ids[MAX_ATTRS][DTP_MAX_RANK]; /* or integers */
 } node_attrs;
 
 /* Rejects keys that the op does not have. */
@@ -51,6 +51,24 @@ static dtp_status read_dims_attr(dtp_model_reader *r, const dtp_json *v, int32_t
     return DTP_OK;
 }
 
+/* A list of integers; one integer stands for a list of one. */
+static dtp_status read_ints_attr(dtp_model_reader *r, const dtp_json *v, int32_t *n,
+                                 int32_t ints[DTP_MAX_RANK], dtp_err *err)
+{
+    const bool is_list = dtp_json_kind_of(v) == DTP_JSON_ARRAY;
+    *n = is_list ? dtp_json_size(v) : 1;
+    if (*n < 1 || *n > DTP_MAX_RANK) {
+        return dtp_json_fail(v, err, "%d integers, 1 to %d are possible", *n, DTP_MAX_RANK);
+    }
+    for (int32_t i = 0; i < *n; i++) {
+        int64_t value;
+        DTP_TRY(
+            dtp_model__int(r, is_list ? dtp_json_at(v, i) : v, INT32_MIN, INT32_MAX, &value, err));
+        ints[i] = (int32_t)value;
+    }
+    return DTP_OK;
+}
+
 static dtp_status read_attr(dtp_model_reader *r, const dtp_attr_spec *spec, const dtp_json *v,
                             dtp_dim_id ids[DTP_MAX_RANK], dtp_attr *out, dtp_err *err)
 {
@@ -83,6 +101,9 @@ static dtp_status read_attr(dtp_model_reader *r, const dtp_attr_spec *spec, cons
     case DTP_ATTR_DIMS:
         out->ids = ids;
         return read_dims_attr(r, v, &out->n, ids, err);
+    case DTP_ATTR_INTS:
+        out->ints = ids;
+        return read_ints_attr(r, v, &out->n, ids, err);
     }
     return dtp_json_fail(v, err, "attribute of unknown kind");
 }
