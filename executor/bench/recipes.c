@@ -16,7 +16,7 @@ static int64_t at_least_1(int64_t n)
 
 /* Letters: r rows, c columns, t rows of a lookup table, h heads, s sequence, f features of a head,
  * e features of a key and its value together, p and q positions and heads for rope, y and z the one
- * and two sums of split norms, m n k of a matrix product, b of them. */
+ * and two sums of split norms, m n k of a matrix product, b of them, w places of a kernel. */
 dtp_bench_sizes dtp_bench_sizes_for(int64_t elems, int64_t seq)
 {
     dtp_bench_sizes s = {{0}};
@@ -33,6 +33,7 @@ dtp_bench_sizes dtp_bench_sizes_for(int64_t elems, int64_t seq)
     s.of['h' - 'a'] = at_least_1(elems / features / s.of['s' - 'a']);
     s.of['p' - 'a'] = 128;
     s.of['q' - 'a'] = at_least_1(elems / features / 128);
+    s.of['w' - 'a'] = 3;
     s.of['y' - 'a'] = 1;
     s.of['z' - 'a'] = 2;
     return s;

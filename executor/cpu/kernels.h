@@ -8,6 +8,7 @@
 #define DTP_CPU_FAMILIES(X)                                                                        \
     X(attention)                                                                                   \
     X(attention_grad)                                                                              \
+    X(conv)                                                                                        \
     X(cross_entropy)                                                                               \
     X(einsum)                                                                                      \
     X(elementwise)                                                                                 \

@@ -12,6 +12,7 @@
 /* X(family) stands for the kernels dtp_cuda_<family>[] of a file, ended by one without an op. */
 #define DTP_CUDA_FAMILIES(X)                                                                       \
     X(attention)                                                                                   \
+    X(conv)                                                                                        \
     X(cross_entropy)                                                                               \
     X(einsum)                                                                                      \
     X(elementwise)                                                                                 \

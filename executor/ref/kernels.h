@@ -12,6 +12,7 @@
     X(shape)                                                                                       \
     X(stats)                                                                                       \
     X(contract)                                                                                    \
+    X(conv)                                                                                        \
     X(fill)                                                                                        \
     X(softmax)                                                                                     \
     X(norm)                                                                                        \

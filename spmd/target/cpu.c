@@ -1,4 +1,5 @@
 /* The targets of backends that compute on the CPU. */
+#include "spmd/target/conv_plan.h"
 #include "spmd/target/cpu_attention.h"
 #include "spmd/target/einsum_plan.h"
 #include "spmd/target/linear_loss.h"
@@ -12,6 +13,9 @@ static int64_t workspace_linear_loss(const dtp_op_call *call)
 static const dtp_target_op cpu_ops[] = {
     {"einsum", dtp_einsum_workspace, dtp_einsum_work},
     {"attention", dtp_attention_workspace, NULL},
+    {"conv", dtp_cpu_conv_workspace, dtp_cpu_conv_work},
+    {"conv_transpose", dtp_cpu_conv_workspace, dtp_cpu_conv_work},
+    {"conv_weight", dtp_cpu_conv_workspace, dtp_cpu_conv_work},
     {"attention_grad", dtp_attention_workspace, NULL},
     {"attention_part", dtp_attention_workspace, NULL},
     {"attention_part_grad", dtp_attention_workspace, NULL},

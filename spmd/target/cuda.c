@@ -1,6 +1,7 @@
 /* The target of the CUDA backend. */
 #include <string.h>
 
+#include "spmd/target/conv_plan.h"
 #include "spmd/target/cuda_attention.h"
 #include "spmd/target/cuda_fold.h"
 #include "spmd/target/cuda_workspace.h"
@@ -49,6 +50,9 @@ static const dtp_target_op cuda_ops[] = {
     {"any", dtp_cuda_fold_workspace, NULL},
     {"attention_grad", dtp_cuda_attention_grad_workspace, NULL},
     {"attention_part_grad", dtp_cuda_attention_grad_workspace, NULL},
+    {"conv", dtp_cuda_conv_workspace, NULL},
+    {"conv_transpose", dtp_cuda_conv_workspace, NULL},
+    {"conv_weight", dtp_cuda_conv_workspace, NULL},
     {"cross_entropy", workspace_loss, NULL},
     {"cross_entropy_finish", workspace_finish, NULL},
     {"einsum", dtp_einsum_workspace, dtp_einsum_work},

@@ -17,6 +17,7 @@
     X(attention)                                                                                   \
     X(sequence)                                                                                    \
     X(optimizer)                                                                                   \
+    X(conv)                                                                                        \
     X(fused)                                                                                       \
     X(fused_product)
 
