@@ -16,6 +16,7 @@
     X(lookup)                                                                                      \
     X(norm)                                                                                        \
     X(optimizer)                                                                                   \
+    X(pool)                                                                                        \
     X(random)                                                                                      \
     X(reduce)                                                                                      \
     X(rope)                                                                                        \

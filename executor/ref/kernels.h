@@ -13,6 +13,7 @@
     X(stats)                                                                                       \
     X(contract)                                                                                    \
     X(conv)                                                                                        \
+    X(pool)                                                                                        \
     X(fill)                                                                                        \
     X(softmax)                                                                                     \
     X(norm)                                                                                        \

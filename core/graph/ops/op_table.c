@@ -18,6 +18,7 @@
     X(sequence)                                                                                    \
     X(optimizer)                                                                                   \
     X(conv)                                                                                        \
+    X(pool)                                                                                        \
     X(fused)                                                                                       \
     X(fused_product)
 
