@@ -73,7 +73,16 @@ static const dtp_onnx_op ops[] = {
         "is_causal scale softcap=0 q_num_heads=any kv_num_heads=any qk_matmul_output_mode=any "
         "softmax_precision=any"),
     OWN("Conv", conv, 2, 3, "conv2d.default",
-        "strides pads dilations group=1 auto_pad kernel_shape=any"),
+        "strides pads dilations group auto_pad kernel_shape=any"),
+    OWN("ConvTranspose", conv_transpose, 2, 3, "conv_transpose2d.input",
+        "strides pads dilations group auto_pad kernel_shape=any output_padding"),
+    OWN("MaxPool", pool, 1, 1, "max_pool2d.default",
+        "kernel_shape strides pads dilations ceil_mode auto_pad storage_order=0"),
+    OWN("AveragePool", pool, 1, 1, "avg_pool2d.default",
+        "kernel_shape strides pads dilations ceil_mode auto_pad count_include_pad"),
+    OWN("GlobalAveragePool", global_pool, 1, 1, "mean.dim", ""),
+    OWN("BatchNormalization", batch_norm, 5, 5, "batch_norm.default",
+        "epsilon momentum=any training_mode=0 spatial=any"),
 };
 /* clang-format on */
 

@@ -1,4 +1,4 @@
-/* Products, convolutions, attention. */
+/* Products, attention. */
 #include <string.h>
 
 #include "importers/onnx/onnx_ops.h"
@@ -60,36 +60,4 @@ dtp_status dtp_onnx__attention(dtp_onnx_graph *o, dtp_err *err)
                 ARG_T("key", o->in[1]), ARG_T("value", o->in[2]), ARG_T("attn_mask", o->in[3]),
                 ARG_B("is_causal", dtp_onnx_int(o, "is_causal", 0)),
                 ARG_R("scale", dtp_onnx_real(o, "scale", (double)NAN)));
-}
-
-/* Patches alone: a stride that is the kernel, no padding. */
-dtp_status dtp_onnx__conv(dtp_onnx_graph *o, dtp_err *err)
-{
-    static const char *const ops[] = {"aten.conv1d.default", "aten.conv2d.default",
-                                      "aten.conv3d.default"};
-    const dtp_shape w = dtp_onnx_shape(o, o->in[1]);
-    const dtp_pb_ints *strides = &dtp_onnx_attr_of(o, "strides")->ints,
-                      *pads = &dtp_onnx_attr_of(o, "pads")->ints;
-    const dtp_pb_ints *by = &dtp_onnx_attr_of(o, "dilations")->ints;
-    const int32_t k = o->s.rank - 2;
-    bool fits = k >= 1 && k <= 3 && w.rank == o->s.rank && strides->n == k &&
-                dtp_onnx_int(o, "group", 1) == 1 && dtp_onnx_attr_of(o, "auto_pad")->text[0] != 'S';
-    for (int32_t i = 0; fits && i < k; i++) {
-        fits = strides->of[i] > 0 && strides->of[i] == w.sizes[i + 2] &&
-               (by->n <= i || by->of[i] == 1);
-        o->s.sizes[i + 2] /= fits ? w.sizes[i + 2] : 1;
-    }
-    for (int32_t i = 0; i < pads->n; i++) {
-        fits = fits && pads->of[i] == 0;
-    }
-    if (!fits) {
-        return dtp_onnx_unsupported(
-            "a convolution other than one whose stride is its kernel, without padding, "
-            "dilation and groups, where the image is whole patches of it",
-            err);
-    }
-    o->s.sizes[1] = w.sizes[0];
-    return EMIT(o, ops[k - 1], &o->s, o->out, err, ARG_T("input", o->in[0]),
-                ARG_T("weight", o->in[1]), ARG_T("bias", o->in[2]),
-                ARG_L("stride", k, strides->of));
 }

@@ -136,8 +136,7 @@ ARGUMENTS = (  # program, op, an argument that its row does not take
     ("gpt", "linear.default", "new_in_torch_3", {"as_int": 0}, "is 0, and is not supported"),
     ("gpt", "add.Tensor", "alpha", {"as_string": "x"}, "argument 'alpha' is 'x'"),
     ("gpt", "add.Tensor", "other", {"as_sym_float": {"as_name": "f"}}, "no number 'f'"),
-    ("stem", "conv2d.default", "dilation", {"as_ints": [1, 3]},
-     "and only 1 is supported; a convolution works whose stride is its kernel"),
+    ("stem", "conv2d.default", "groups", {"as_string": "x"}, "argument 'groups' is 'x'"),
     ("llama", "scaled_dot_product_attention.default", "dropout_p", {"as_string": "x"}, "argument 'dropout_p' is 'x'"),
 )
 

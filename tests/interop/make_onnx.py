@@ -67,6 +67,32 @@ def rows(folder):
     np.savez(os.path.join(folder, "rows_17.npz"), **{f"in.{k}": v for k, v in feeds.items()}, **{f"out.{i}": v for i, v in enumerate(out)})
 
 
+def windows(folder):
+    """Nodes by hand: convolutions with every kind of padding, pools, batch norm; the values are those of onnxruntime."""
+    import onnxruntime
+    from onnx import helper, numpy_helper
+    node, info, rng = helper.make_node, helper.make_tensor_value_info, np.random.default_rng(3)
+    weights = {"w": (6, 4, 3, 3), "b": (6,), "g": (4, 2, 3, 2), "t": (6, 2, 3, 3), "s": (6,), "m": (6,)}
+    nodes = [node("Conv", ["x", "w", "b"], ["y"], auto_pad="SAME_UPPER", strides=[2, 2]),
+             node("Conv", ["x", "w"], ["z"], auto_pad="SAME_LOWER", strides=[1, 2], kernel_shape=[3, 3]),
+             node("Conv", ["x", "g"], ["u"], group=2, pads=[0, 1, 2, 0], strides=[1, 2], dilations=[2, 1]),
+             node("BatchNormalization", ["y", "s", "b", "m", "v"], ["n"], epsilon=1e-3),
+             node("ConvTranspose", ["n", "t"], ["c"], group=3, strides=[2, 2], pads=[1, 0, 1, 1], output_padding=[1, 1]),
+             node("MaxPool", ["z"], ["p"], kernel_shape=[3, 2], strides=[2, 2], pads=[1, 1, 1, 1], ceil_mode=1),
+             node("AveragePool", ["z"], ["q"], kernel_shape=[3, 3], strides=[2, 1], pads=[1, 1, 1, 1]),
+             node("AveragePool", ["z"], ["r"], kernel_shape=[2, 3], pads=[1, 1, 1, 1], count_include_pad=1),
+             node("GlobalAveragePool", ["u"], ["h"])]
+    outs = "nucpqrh"
+    graph = helper.make_graph(nodes, "windows", [info("x", 1, [2, 4, 9, 8])], [info(k, 1, None) for k in outs],
+                              [numpy_helper.from_array(rng.normal(size=s).astype(np.float32), k) for k, s in weights.items()]
+                              + [numpy_helper.from_array(rng.uniform(0.5, 1.5, 6).astype(np.float32), "v")])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    feeds = {"x": rng.normal(size=(2, 4, 9, 8)).astype(np.float32)}
+    got = onnxruntime.InferenceSession(model.SerializeToString()).run(None, feeds)
+    onnx.save(model, os.path.join(folder, "windows_17.onnx"))
+    np.savez(os.path.join(folder, "windows_17.npz"), **{f"in.{k}": v for k, v in feeds.items()}, **{f"out.{i}": v for i, v in enumerate(got)})
+
+
 def main(folder):
     ids = lambda n, l, below: torch.randint(0, below, (n, l))
     mask = lambda l: (torch.arange(l)[None] < torch.tensor([l, 5, 3, l])[:, None]).long()
@@ -104,3 +130,4 @@ def main(folder):
 if __name__ == "__main__":
     main(sys.argv[1])
     rows(sys.argv[1])
+    windows(sys.argv[1])

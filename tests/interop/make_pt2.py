@@ -14,7 +14,7 @@ import zipfile
 import numpy as np
 import torch
 import torch.nn.functional as F
-from pt2_modules import Indices, Losses, Pairs, Rows, Scores, Tables, Writes
+from pt2_modules import Convs, Indices, Losses, Pairs, Rows, Scores, Tables, Writes
 from torch import nn
 
 
@@ -604,7 +604,7 @@ def clean(archive, name, tests):
     return out.getvalue()
 
 
-GRADIENTS = ("tables", "writes", "scores", "losses", "pairs", "indices", "routed", "rows")
+GRADIENTS = ("convs", "tables", "writes", "scores", "losses", "pairs", "indices", "routed", "rows")
 DYNAMIC = {"sizes": {"x": {0: torch.export.Dim("rows", min=2), 1: torch.export.Dim("length", min=4, max=64)}}}
 
 
@@ -639,6 +639,7 @@ def main(folder, *names):
         ("hidden", Hidden, lambda: {"x": torch.randn(2, 5, 8), "kept": (torch.rand(2, 5, 5) > 0.4) & (torch.arange(5) != 3)[:, None]}),
         ("routed", Routed, lambda: {"x": torch.randn(4, 6, 8)}),
         ("rows", Rows, lambda: {"x": torch.randn(6, 4, 8), "at": torch.tensor([1, 4, 1, -5 % 6, 0]), "cols": torch.tensor([3, 1])}),
+        ("convs", Convs, lambda: {"x": torch.randn(2, 4, 11, 9), "sound": torch.randn(2, 6, 12), "noise": torch.randn(2, 10, 1, 1)}),
         ("sizes", Sizes, lambda: {"x": torch.randn(4, 8, 6)}),
         ("bounds", Bounds, lambda: {"x": torch.randn(4, 6), "ids": torch.randint(-3, 4, (4, 6)), "labels": torch.tensor([1, -100, 4, 0])}),
     ):

@@ -205,3 +205,37 @@ class Rows(nn.Module):
         copied = y.index_copy(1, torch.tensor([2, 0]), y[:, :2].exp())
         out = (added, put, column, top, filled, summed, copied)
         return sum((k + 1) * (a * x).square().mean() for k, a in enumerate(out)), *out
+
+
+class Convs(nn.Module):
+    """Convolutions in groups, dilated, with other paddings, of one, two and three axes, transposed; batch norm by given
+    statistics; pools whose windows overlap; an image that is halved and
+    doubled again."""
+
+    def __init__(self):
+        super().__init__()
+        self.a, self.b, self.n = nn.Conv2d(4, 8, 3, padding=1, groups=2), nn.Conv2d(8, 8, (1, 7), padding=(0, 3), groups=8), nn.BatchNorm2d(8)
+        self.c = nn.Conv2d(8, 6, 3, stride=2, padding="valid", dilation=2, groups=2)
+        self.d = nn.ConvTranspose2d(6, 4, 3, stride=2, groups=2, output_padding=1, padding=1)
+        self.e, self.f = nn.Conv3d(1, 5, (2, 3, 3), padding=1), nn.Conv2d(8, 2, 1, stride=2, bias=False)
+        self.s, self.t = nn.Conv1d(6, 8, 3, padding=1), nn.Conv1d(8, 4, 3, stride=2, padding=1)
+        self.g, self.h = nn.ConvTranspose2d(10, 6, 4, bias=False), nn.ConvTranspose2d(6, 3, 4, 2, 1)
+        self.i, self.j = nn.Conv2d(6, 7, 3, padding="same", padding_mode="zeros"), nn.Conv2d(7, 2, 4)
+        with torch.no_grad():
+            self.n.running_mean.normal_(0, 0.3)
+            self.n.running_var.uniform_(0.5, 1.5)
+            self.n.weight.uniform_(0.5, 1.5)
+            self.n.bias.normal_(0, 0.2)
+
+    def forward(self, x, sound, noise):
+        y = F.silu(self.n(self.b(F.relu(self.a(x)))))
+        z = self.e(self.d(self.c(y))[:, None])
+        heard = self.t(F.gelu(self.s(sound))).transpose(1, 2)
+        small = F.relu(self.g(noise))
+        image = torch.tanh(self.i(torch.cat([F.interpolate(F.max_pool2d(small, 2), scale_factor=2), small], 1)[:, :6]))
+        made = self.j(image)
+        pooled = F.max_pool2d(y, 3, 2, 1) + F.avg_pool2d(y, (3, 2), 2, 1, ceil_mode=False, count_include_pad=True)[..., :5]
+        pooled = pooled + F.avg_pool2d(y, 3, 2, 1, count_include_pad=False) + F.max_pool2d(y, 2, 2, ceil_mode=True)
+        pooled = F.avg_pool1d(pooled.flatten(2), 5, 3) + F.max_pool1d(pooled.flatten(2), 5, 3, dilation=1)
+        loss = z.square().mean() + heard.square().mean() + made.square().mean() + self.f(y).mean() + self.h(small).square().mean() + pooled.square().mean()
+        return loss, z, heard, made, pooled

@@ -6,6 +6,13 @@
     {                                                                                              \
         name, dtp_axes_##axes, dtp_lower_##lower, ours, "" args                                    \
     }
+#define CONV "input:t weight:t bias:t stride:s padding:sx dilation:s groups:i"
+#define CONV_TRANSPOSE                                                                             \
+    "input:t weight:t bias:t stride:s padding:s output_padding:s groups:i dilation:s"
+#define MAX_POOL "self:t kernel_size:s stride:s padding:s dilation:s ceil_mode=any"
+#define AVG_POOL                                                                                   \
+    "self:t kernel_size:s stride:s padding:s ceil_mode=any count_include_pad:b "                   \
+    "divisor_override=none"
 #define NEAREST                                                                                    \
     "self:t input:t output_size=any scale_factors=whole scales=whole scales_d=whole "              \
     "scales_h=whole scales_w=whole"
@@ -161,6 +168,21 @@ static const dtp_aten_op ops[] = {
     OP("stack", cat, stack, "stack", "tensors:l dim:i"),
     OP("dtp.patches", patches, patches, NULL,
        "input:t weight:t bias:t stride:s padding=0 dilation=1 groups=1"),
+    OP("conv1d", conv, conv, NULL, CONV),
+    OP("conv2d", conv, conv, NULL, CONV),
+    OP("conv3d", conv, conv, NULL, CONV),
+    OP("convolution", conv, conv, NULL,
+       "input:t weight:t bias:t stride:s padding:s dilation:s transposed:b output_padding:s "
+       "groups:i"),
+    OP("conv_transpose1d", conv, conv, NULL, CONV_TRANSPOSE),
+    OP("conv_transpose2d", conv, conv, NULL, CONV_TRANSPOSE),
+    OP("conv_transpose3d", conv, conv, NULL, CONV_TRANSPOSE),
+    OP("max_pool1d", pool, pool, NULL, MAX_POOL),
+    OP("max_pool2d", pool, pool, NULL, MAX_POOL),
+    OP("max_pool3d", pool, pool, NULL, MAX_POOL),
+    OP("avg_pool1d", pool, pool, NULL, AVG_POOL),
+    OP("avg_pool2d", pool, pool, NULL, AVG_POOL),
+    OP("avg_pool3d", pool, pool, NULL, AVG_POOL),
     OP("slice", slice, slice, NULL, "self:t dim:i start:i end:ie step=1"),
     OP("select", select, pieces, "slice", "self:t dim:i index:i"),
     OP("split", split, pieces, NULL, "self:t split_size:is split_sizes:s dim:i"),

@@ -282,6 +282,14 @@ static int32_t of_channels(dtp_expansion *e, const char *op, int32_t x, int32_t 
     return w < 0 ? x : dtp_expand_two(e, op, x, w);
 }
 
+static int32_t with_number(dtp_expansion *e, const char *op, int32_t x, double by,
+                           const dtp_aten_value *like)
+{
+    const dtp_aten_arg args[] = {dtp_expand_tensor(e, "self", x),
+                                 dtp_expand_number(e, "other", by)};
+    return x < 0 ? -1 : dtp_expand_node(e, op, 2, args, 1, like);
+}
+
 /* group_norm, instance_norm: a layer_norm over the elements of each group of channels. */
 static bool group_norm(dtp_expansion *e, int32_t x)
 {
@@ -310,6 +318,38 @@ static bool group_norm(dtp_expansion *e, int32_t x)
     y = of_channels(e, "aten.add", y, dtp_aten_operand(e->of, "bias"));
     dtp_expand_out(e, 0, y);
     return true;
+}
+
+/* batch_norm by statistics that are given: (x - mean) rsqrt(var + eps) weight + bias. */
+static bool batch_norm(dtp_expansion *e, int32_t x)
+{
+    const int32_t mean = dtp_aten_operand(e->of, "running_mean");
+    const int32_t var = dtp_aten_operand(e->of, "running_var");
+    const int32_t weight = dtp_aten_operand(e->of, "weight");
+    const dtp_aten_value v = e->g->values[x];
+    bool fits = mean >= 0 && var >= 0 && v.rank >= 2 && dtp_aten_real_type(v.dtype);
+    const int32_t of_channel[] = {mean, var, weight, dtp_aten_operand(e->of, "bias")};
+    for (int32_t i = 0; i < 4 && fits; i++) {
+        const dtp_aten_value *c = of_channel[i] < 0 ? NULL : &e->g->values[of_channel[i]];
+        fits = c == NULL || (c->rank == 1 && c->sizes[0] == v.sizes[1]);
+    }
+    for (int32_t k = 1; k < e->of->n_outs; k++) { /* statistics of training */
+        fits = fits && e->of->outs[k] < e->n_file && e->uses[e->of->outs[k]] == 0;
+    }
+    if (!fits) {
+        return false;
+    }
+    const dtp_aten_value like = e->g->values[var];
+    int32_t rate = with_number(e, "aten.add", var, dtp_aten_real(e->of, "eps", 1e-5), &like);
+    rate = rate < 0 ? -1 : dtp_expand_one(e, "aten.rsqrt", rate, &like);
+    rate = rate < 0 || weight < 0 ? rate : dtp_expand_two(e, "aten.mul", rate, weight);
+    int32_t y = of_channels(e, "aten.sub", x, mean);
+    y = rate < 0 ? -1 : of_channels(e, "aten.mul", y, rate);
+    y = y < 0 ? -1 : of_channels(e, "aten.add", y, of_channel[3]);
+    if (y >= 0) {
+        dtp_expand_out(e, 0, y);
+    }
+    return y >= 0;
 }
 
 /* Windows that lie side by side: an axis as so many windows, a mean or maximum over each. */
@@ -348,15 +388,21 @@ static bool pool(dtp_expansion *e, int32_t x)
     return true;
 }
 
-/* ---- integers and truths ---- */
-
-static int32_t with_number(dtp_expansion *e, const char *op, int32_t x, double by,
-                           const dtp_aten_value *like)
+/* max_pool2d_with_indices, whose indices nothing reads. */
+static bool without_indices(dtp_expansion *e, int32_t x)
 {
-    const dtp_aten_arg args[] = {dtp_expand_tensor(e, "self", x),
-                                 dtp_expand_number(e, "other", by)};
-    return x < 0 ? -1 : dtp_expand_node(e, op, 2, args, 1, like);
+    const dtp_aten_node *node = e->of;
+    const dtp_aten_value like = out_of(e, 0);
+    (void)x;
+    if (node->n_outs != 2 || node->outs[1] >= e->n_file || e->uses[node->outs[1]] != 0) {
+        return false;
+    }
+    dtp_expand_out(
+        e, 0, dtp_expand_node(e, "aten.max_pool2d.default", node->n_args, node->args, 1, &like));
+    return true;
 }
+
+/* ---- integers and truths ---- */
 
 /* clamp of integers, whose bounds count one after the other: the upper one last. */
 static bool clamp_integers(dtp_expansion *e, int32_t x)
@@ -500,6 +546,7 @@ static bool cross_entropy(dtp_expansion *e, int32_t x)
     "self:t kernel_size:s stride:s padding=0 ceil_mode=0 count_include_pad=any "                   \
     "divisor_override=none"
 #define MAX_POOL "self:t kernel_size:s stride:s padding=0 dilation=1 ceil_mode=0"
+#define BATCH_NORM "input:t weight:t bias:t running_mean:t running_var:t momentum=any eps:n"
 #define NLL "self:t target:t weight:t reduction=0|1|2 ignore_index:i"
 
 static const struct {
@@ -533,12 +580,18 @@ static const struct {
             "input:t num_groups:i weight:t bias:t eps:n cudnn_enabled=any"),
     REWRITE("instance_norm", group_norm,
             "input:t weight:t bias:t use_input_stats=1 momentum=any eps:n cudnn_enabled=any"),
+    REWRITE("batch_norm", batch_norm, BATCH_NORM " training=0 cudnn_enabled=any"),
+    REWRITE("native_batch_norm", batch_norm, BATCH_NORM " training=0"),
+    REWRITE("_native_batch_norm_legit", batch_norm, BATCH_NORM " training=0"),
+    REWRITE("_native_batch_norm_legit_no_training", batch_norm, BATCH_NORM),
     REWRITE("avg_pool1d", pool, AVG_POOL),
     REWRITE("avg_pool2d", pool, AVG_POOL),
     REWRITE("avg_pool3d", pool, AVG_POOL),
     REWRITE("max_pool1d", pool, MAX_POOL),
     REWRITE("max_pool2d", pool, MAX_POOL),
     REWRITE("max_pool3d", pool, MAX_POOL),
+    REWRITE("max_pool2d_with_indices", without_indices,
+            "self:t kernel_size:s stride:s padding:s dilation:s ceil_mode:b"),
     REWRITE("adaptive_avg_pool1d", pool, "self:t output_size=any"),
     REWRITE("adaptive_avg_pool2d", pool, "self:t output_size=any"),
     REWRITE("adaptive_avg_pool3d", pool, "self:t output_size=any"),
