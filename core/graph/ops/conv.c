@@ -379,25 +379,20 @@ static void work_conv(const dtp_op_call *call, dtp_work *out)
 {
     const dtp_conv_form f = dtp_conv_form_of(call);
     int64_t groups = 1, in = 1, outs = 1, places = 1;
+    bool one = true;
     for (int32_t i = 0; i < f.type[DTP_CONV_W]->rank; i++) {
         const dtp_tdim d = f.type[DTP_CONV_W]->dims[i];
         const bool x = dtp_ttype_find(f.type[DTP_CONV_X], d.id) >= 0;
         const bool y = dtp_ttype_find(f.type[DTP_CONV_Y], d.id) >= 0;
         int64_t *of = x && y ? &groups : y ? &outs : &in;
         *of *= d.size;
+        one = one && (x == y || d.size == 1);
     }
     for (int32_t i = 0; i < f.type[DTP_CONV_Y]->rank; i++) {
         const dtp_tdim d = f.type[DTP_CONV_Y]->dims[i];
         places *= dtp_ttype_find(f.type[DTP_CONV_W], d.id) < 0 ? d.size : 1;
     }
     const bool first = f.at[DTP_CONV_Y] < 0, transposed = f.at[DTP_CONV_X] < 0;
-    bool one = true;
-    for (int32_t i = 0; i < f.type[DTP_CONV_W]->rank; i++) {
-        const dtp_tdim d = f.type[DTP_CONV_W]->dims[i];
-        const bool x = dtp_ttype_find(f.type[DTP_CONV_X], d.id) >= 0;
-        const bool y = dtp_ttype_find(f.type[DTP_CONV_Y], d.id) >= 0;
-        one = one && (x == y || d.size == 1);
-    }
     *out = (dtp_work){.cls = one ? DTP_WORK_MEMORY : DTP_WORK_GEMM,
                       .bytes = dtp_call_bytes(call),
                       .batch = groups,

@@ -44,6 +44,31 @@ static __device__ bool is_in_b(const dtp_cuda_conv_form &conv, const conv_place 
     return inside;
 }
 
+/* What a block makes: results from (m, n) on of a group, of terms [k, end), part number `part`. */
+struct conv_tile {
+    int64_t group, m, n, part, k, end;
+};
+
+static __host__ __device__ int64_t tiles_of(const dtp_cuda_conv_index &index)
+{
+    return (index.total + TILE - 1) / TILE;
+}
+
+static __device__ conv_tile tile_of(const dtp_cuda_conv_form &conv, int64_t block)
+{
+    const int64_t m = tiles_of(conv.m), n = tiles_of(conv.n);
+    const int64_t each = (conv.k.total + conv.parts - 1) / conv.parts;
+    conv_tile t = {block / n / m / conv.parts,
+                   block / n % m * TILE,
+                   block % n * TILE,
+                   block / n / m % conv.parts,
+                   0,
+                   0};
+    t.k = t.part * each;
+    t.end = t.k + each < conv.k.total ? t.k + each : conv.k.total;
+    return t;
+}
+
 static __global__ void __launch_bounds__(SIDE *SIDE)
     conv_kernel(dtp_cuda_conv_form conv, const void *a, const void *b, void *c, float *space)
 {
@@ -54,27 +79,20 @@ static __global__ void __launch_bounds__(SIDE *SIDE)
     DTP_SHARED(float, of_b, STEP *TILE);
     DTP_SHARED(int, odd, 1); /* a has elements that are not finite */
     const int me = (int)threadIdx.x, row = me / SIDE * EACH, col = me % SIDE;
-    const int64_t m_tiles = (conv.m.total + TILE - 1) / TILE,
-                  n_tiles = (conv.n.total + TILE - 1) / TILE;
-    const int64_t all = conv.group.total * m_tiles * n_tiles * conv.parts;
-    const int64_t per_part = (conv.k.total + conv.parts - 1) / conv.parts;
+    const int64_t all = conv.group.total * tiles_of(conv.m) * tiles_of(conv.n) * conv.parts;
     for (int64_t block = blockIdx.x; block < all; block += gridDim.x) {
-        const int64_t n0 = block % n_tiles * TILE, m0 = block / n_tiles % m_tiles * TILE;
-        const int64_t part = block / n_tiles / m_tiles % conv.parts;
-        const int64_t group = block / n_tiles / m_tiles / conv.parts;
-        const int64_t end =
-            (part + 1) * per_part < conv.k.total ? (part + 1) * per_part : conv.k.total;
-        const conv_place of_group = place_of(conv.group, group);
+        const conv_tile t = tile_of(conv, block);
+        const conv_place of_group = place_of(conv.group, t.group);
         float sum[EACH][EACH] = {};
         __syncthreads();
         for (int i = me; i < TILE; i += SIDE * SIDE) {
-            rows[i] = place_of(conv.m, m0 + i);
-            cols[i] = place_of(conv.n, n0 + i);
+            rows[i] = place_of(conv.m, t.m + i);
+            cols[i] = place_of(conv.n, t.n + i);
         }
-        for (int64_t k0 = part * per_part; k0 < end; k0 += STEP) {
+        for (int64_t k0 = t.k; k0 < t.end; k0 += STEP) {
             if (me < STEP) {
                 terms[me] = place_of(conv.k, k0 + me);
-                terms[me].inside = k0 + me < end;
+                terms[me].inside = k0 + me < t.end;
                 odd[0] = 0;
             }
             __syncthreads();
@@ -118,9 +136,9 @@ static __global__ void __launch_bounds__(SIDE *SIDE)
                     continue;
                 }
                 if (conv.parts > 1) {
-                    space[((part * conv.group.total + group) * conv.m.total + m0 + row + i) *
+                    space[((t.part * conv.group.total + t.group) * conv.m.total + t.m + row + i) *
                               conv.n.total +
-                          n0 + col + j * SIDE] = sum[i][j];
+                          t.n + col + j * SIDE] = sum[i][j];
                 } else {
                     dtp_store(c, conv.dtype[2], of_group.at[2] + m.at[2] + n.at[2], sum[i][j]);
                 }
@@ -148,8 +166,7 @@ static __global__ void conv_parts_kernel(dtp_cuda_conv_form conv, void *c, const
 cudaError_t dtp_cuda_conv_run(cudaStream_t queue, const dtp_cuda_conv_form *conv, const void *a,
                               const void *b, void *c, float *space)
 {
-    const int64_t tiles = conv->group.total * ((conv->m.total + TILE - 1) / TILE) *
-                          ((conv->n.total + TILE - 1) / TILE) * conv->parts;
+    const int64_t tiles = conv->group.total * tiles_of(conv->m) * tiles_of(conv->n) * conv->parts;
     const cudaError_t code = dtp_launch(conv_kernel, dtp_grid(tiles, 1, 1), SIDE * SIDE, 0, queue,
                                         *conv, a, b, c, space);
     if (code != cudaSuccess || conv->parts == 1) {
