@@ -144,7 +144,7 @@ struct dtp_op_def {
      * gradient; of other ops, their name. */
     const char *mtf_class;
 
-    const void *user; /* for the hooks and kernels of a registered op; borrowed */
+    const void *user; /* for the hooks and kernels of the op; borrowed */
 };
 
 /* The op's attribute of this name, NULL when it has none. */

@@ -164,6 +164,19 @@ static dtp_status wrong_shape(const dtp_npy *npy, dtp_err *err)
                     text);
 }
 
+/* Axes of one element that the input lacks: those of imported programs have none. */
+static void drop_ones(dtp_npy *npy, const dtp_ttype *type)
+{
+    int32_t n = 0;
+    for (int32_t i = 0; i < npy->rank; i++) {
+        const bool has = n < type->rank && npy->dims[i] == type->dims[n].size;
+        if (npy->dims[i] != 1 || has || npy->rank - i <= type->rank - n || i == 0) {
+            npy->dims[n++] = npy->dims[i];
+        }
+    }
+    npy->rank = n;
+}
+
 /* `in_rows`: also where the file has as many rows as the input. */
 static dtp_status open_npy(const dtp_ttype *type, const char *dtype, bool in_rows, source *s,
                            dtp_err *err)
@@ -184,13 +197,15 @@ static dtp_status open_npy(const dtp_ttype *type, const char *dtype, bool in_row
         s->elems = s->npy.dims[0];
         return DTP_OK;
     }
+    const dtp_npy file = s->npy;
+    drop_ones(&s->npy, type);
     bool rest = s->npy.rank == type->rank;
     for (int32_t i = 1; rest && i < type->rank; i++) {
         rest = s->npy.dims[i] == type->dims[i].size;
     }
     bool rows = rest && type->rank > 0 && (in_rows || s->npy.dims[0] != type->dims[0].size);
     if (!rest || (rows && s->npy.dims[0] < 1)) {
-        return wrong_shape(&s->npy, err);
+        return wrong_shape(&file, err);
     }
     if (s->shift != 0) {
         return DTP_FAIL(err, DTP_INVALID,

@@ -161,7 +161,8 @@ static const known KNOWN[] = {
       .out = "k=2"},
      {{1, 2, 3, 4}, {10, 100}},
      {{310, 420}}},
-    /* Of equals the first; padding is no element of a maximum, and one of a mean unless "inside". */
+    /* Of equals the first; padding is no element of a maximum, and one of a mean unless
+       "inside". */
     {{.op = "pool", .in = {"w=5"}, .attrs = "kind=max; spatial=w; window=3; stride=2; before=1"},
      {{-5, -7, -3, NAN, 2}},
      {{-5, NAN}}},

@@ -66,22 +66,19 @@ dtp_status dtp_window_reach(const dtp_window *w, int64_t places, int64_t *in, dt
 
 /* ---- the form of a call ---- */
 
-/* Which tensor each operand and the result are; sizes of axes are not set. By name: modules of
- * devices have copies of these functions. */
+/* Which tensor each operand and the result are; sizes of axes are not set. The row says by which
+ * one the op is the derivative. */
 static dtp_conv_form parts_of(const dtp_op_call *call, const dtp_ttype *out)
 {
-    const bool forward = strcmp(call->op->name, "conv") == 0;
-    const bool transposed = strcmp(call->op->name, "conv_transpose") == 0;
+    const dtp_conv_part last = *(const dtp_conv_part *)call->op->user;
     const dtp_attr *spatial = dtp_call_attr(call, "spatial"),
                    *kernel = dtp_call_attr(call, "kernel");
-    const dtp_conv_part first = transposed ? DTP_CONV_Y : DTP_CONV_X;
-    const dtp_conv_part second = forward || transposed ? DTP_CONV_W : DTP_CONV_Y;
+    const dtp_conv_part first = last == DTP_CONV_X ? DTP_CONV_Y : DTP_CONV_X;
+    const dtp_conv_part second = last == DTP_CONV_W ? DTP_CONV_Y : DTP_CONV_W;
     dtp_conv_form f = {.n = spatial->n};
     f.type[first] = &call->in[0];
     f.type[second] = &call->in[1];
     f.at[second] = 1;
-    const dtp_conv_part last =
-        (dtp_conv_part)(DTP_CONV_X + DTP_CONV_W + DTP_CONV_Y) - first - second;
     f.type[last] = out;
     f.at[last] = -1;
     for (int32_t i = 0; i < f.n && i < DTP_CONV_AXES; i++) {
@@ -450,6 +447,7 @@ static dtp_status vjp_conv(dtp_vjp *v, dtp_err *err)
 
 /* ---- rows ---- */
 
+static const dtp_conv_part PARTS[] = {DTP_CONV_X, DTP_CONV_W, DTP_CONV_Y};
 static const char *const PADDINGS[] = {"explicit", "same", NULL};
 
 static const dtp_attr_spec CONV_ATTRS[] = {
@@ -464,16 +462,18 @@ static const dtp_attr_spec CONV_ATTRS[] = {
     DTP_RESULT_ATTR,
     {.key = NULL}};
 
-#define CONV(op, text)                                                                             \
-    DTP_ROW(op, text, 2, 2, 1), .attrs = CONV_ATTRS, .role = role_conv, .linear = DTP_LINEAR_EACH, \
-                                .work = work_conv, .vjp = vjp_conv, .f32_error = 4e-6
+#define CONV(op, part, text)                                                                       \
+    DTP_ROW(op, text, 2, 2, 1), .user = &PARTS[part], .attrs = CONV_ATTRS, .role = role_conv,      \
+                                .linear = DTP_LINEAR_EACH, .work = work_conv, .vjp = vjp_conv,     \
+                                .f32_error = 4e-6
 
 const dtp_op_def dtp_ops_conv[] = {
-    {CONV("conv", "convolution over the spatial dims"), .infer = infer_conv,
+    {CONV("conv", DTP_CONV_Y, "convolution over the spatial dims"), .infer = infer_conv,
      .bench = {"cr cw | spatial=r kernel=w groups=c padding=same"}},
-    {CONV("conv_transpose", "transposed convolution: the gradient of conv by its first operand"),
+    {CONV("conv_transpose", DTP_CONV_X,
+          "transposed convolution: the gradient of conv by its first operand"),
      .infer = infer_transpose, .bench = {"cr cw | spatial=r kernel=w groups=c padding=same"}},
-    {CONV("conv_weight", "the gradient of conv by its kernel"), .infer = infer_weight,
+    {CONV("conv_weight", DTP_CONV_W, "the gradient of conv by its kernel"), .infer = infer_weight,
      .bench = {"cr cr | out=cw spatial=r kernel=w groups=c padding=same"}},
     {.name = NULL},
 };

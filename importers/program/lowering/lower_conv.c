@@ -1,5 +1,5 @@
-/* Convolutions and pools. Spatial axes and those of the kernel are one dim each meanwhile, of size 1 where a
- * tensor lacks them. */
+/* Convolutions and pools. Spatial axes and those of the kernel are one dim each meanwhile, of size
+ * 1 where a tensor lacks them. */
 #include "importers/program/axes/aten_conv.h"
 
 #include <inttypes.h>
