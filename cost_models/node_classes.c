@@ -89,6 +89,7 @@ static bool same_node(const dtp_graph *g, const dtp_node *a, const dtp_node *b)
     }
     for (int32_t i = 0; same && i < a->n_in; i++) {
         same = first_use(a, i) == first_use(b, i) &&
+               dtp_graph_is_quantized(g, a->in[i]) == dtp_graph_is_quantized(g, b->in[i]) &&
                dtp_ttype_equal(&g->tensors[a->in[i]].type, &g->tensors[b->in[i]].type);
     }
     for (int32_t i = 0; same && i < a->n_out; i++) {

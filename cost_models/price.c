@@ -109,6 +109,36 @@ double dtp_price_work(const dtp_machine *machine, const dtp_op_def *op, dtp_arit
     }
 }
 
+/* Work of a kernel and what it computes in. Where target and machine have products in 8 bits, they
+ * read a byte for each element of a quantized operand, and a quantization writes one. A target that
+ * fuses elementwise functions takes the amax where its operand is made. */
+static dtp_arithmetic work_of(const dtp_machine *m, const dtp_program *p, const dtp_instr *instr,
+                              const dtp_op_call *call, dtp_work *work)
+{
+    const dtp_graph *g = p->graph;
+    dtp_target_work(p->target, call, work);
+    const bool product = work->cls == DTP_WORK_GEMM;
+    const dtp_arithmetic plain = dtp_product_arithmetic(dtp_call_dtype(call), g->tf32 && product);
+    if (!p->target->fp8 || !(m->flops[DTP_FP8] > 0.0) || instr->node < 0) {
+        return plain;
+    }
+    const dtp_node *node = &g->nodes[instr->node];
+    if ((instr->op->flags & DTP_OP_SCALE) != 0 && (p->target->fuse & DTP_FUSE_ELEMENTWISE) != 0) {
+        work->bytes = 0.0;
+        work->flops = 0.0;
+    }
+    if (instr->op == node->op && dtp_graph_is_quantized(g, node->out[0])) {
+        work->bytes -= (double)dtp_ttype_elems(&call->out[0]);
+    }
+    if (!product || (node->op->flags & DTP_OP_CONTRACTION) == 0 || node->n_in != 2 ||
+        !dtp_graph_is_quantized(g, node->in[0]) || !dtp_graph_is_quantized(g, node->in[1])) {
+        return plain;
+    }
+    work->bytes -= (double)(dtp_ttype_elems(&call->in[0]) + dtp_ttype_elems(&call->in[1]));
+    work->quantized = true;
+    return DTP_FP8;
+}
+
 double dtp_price_move(const dtp_machine *machine, dtp_copy_kind kind, double bytes)
 {
     const dtp_op_curve *c = dtp_machine_op_curve(machine, dtp_copy_name(kind), DTP_F32);
@@ -136,9 +166,7 @@ double dtp_price_instr(const dtp_pricer *pricer, const dtp_program *p, const dtp
     dtp_call_types types;
     dtp_work work;
     dtp_op_call call = dtp_instr_call(p, instr, 0, &types);
-    dtp_target_work(p->target, &call, &work);
-    const dtp_arithmetic arithmetic =
-        dtp_product_arithmetic(dtp_call_dtype(&call), p->graph->tf32 && work.cls == DTP_WORK_GEMM);
+    const dtp_arithmetic arithmetic = work_of(pricer->machine, p, instr, &call, &work);
     const double alone_s = dtp_price_work(pricer->machine, instr->op, arithmetic, &work);
     if (!instr->joined) {
         return alone_s;
@@ -179,10 +207,8 @@ void dtp_price_parts(const dtp_pricer *pricer, const dtp_program *p, const dtp_i
         dtp_call_types types;
         dtp_work work;
         const dtp_op_call call = dtp_instr_call(p, instr, 0, &types);
-        dtp_target_work(p->target, &call, &work);
+        const dtp_arithmetic a = work_of(pricer->machine, p, instr, &call, &work);
         const bool product = work.cls == DTP_WORK_GEMM;
-        const dtp_arithmetic a =
-            dtp_product_arithmetic(dtp_call_dtype(&call), p->graph->tf32 && product);
         arithmetic = fmin(arithmetic_s(pricer, &call, a, &work, rest_s), rest_s);
         parts[(instr->op->flags & DTP_OP_ATTENTION_GRAD) != 0 ? DTP_COMPUTE_ATTENTION_GRAD
               : product                                       ? DTP_COMPUTE_PRODUCTS

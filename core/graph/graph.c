@@ -356,9 +356,21 @@ dtp_status dtp_graph_add_grad(dtp_graph *g, dtp_param_grad pg, dtp_err *err)
     return DTP_OK;
 }
 
-dtp_tensor_id dtp_graph_param_of(const dtp_graph *g, dtp_tensor_id t)
+bool dtp_graph_is_quantized(const dtp_graph *g, dtp_tensor_id t)
 {
     const dtp_node_id n = g->tensors[t].producer;
+    const bool two = n >= 0 && g->nodes[n].n_in == 2;
+    const dtp_node_id scale = two ? g->tensors[g->nodes[n].in[1]].producer : -1;
+    return scale >= 0 && (g->nodes[scale].op->flags & DTP_OP_SCALE) != 0;
+}
+
+dtp_tensor_id dtp_graph_param_of(const dtp_graph *g, dtp_tensor_id t)
+{
+    dtp_node_id n = g->tensors[t].producer;
+    if (dtp_graph_is_quantized(g, t)) {
+        t = g->nodes[n].in[0];
+        n = g->tensors[t].producer;
+    }
     if (n >= 0 && (g->nodes[n].op->flags & DTP_OP_CAST) != 0) {
         t = g->nodes[n].in[0];
     }

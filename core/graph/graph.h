@@ -216,8 +216,11 @@ dtp_status dtp_graph_add_output(dtp_graph *g, dtp_tensor_id t, dtp_err *err) DTP
 dtp_status dtp_graph_add_update(dtp_graph *g, dtp_update u, dtp_err *err) DTP_MUST_CHECK;
 dtp_status dtp_graph_add_grad(dtp_graph *g, dtp_param_grad pg, dtp_err *err) DTP_MUST_CHECK;
 
-/* The parameter that a tensor is, itself or cast to another type (core/transform/precision.h); -1 =
- * none. */
+/* Whether a tensor is the result of a quantization, on the grid of an 8-bit float
+ * (core/transform/quantize.h). */
+bool dtp_graph_is_quantized(const dtp_graph *g, dtp_tensor_id t);
+/* The parameter that a tensor is, itself, cast to another type (core/transform/precision.h) or
+ * quantized; -1 = none. */
 dtp_tensor_id dtp_graph_param_of(const dtp_graph *g, dtp_tensor_id t);
 /* The tensor that t computes again (core/transform/recompute.h); else t itself. */
 dtp_tensor_id dtp_graph_repeated(const dtp_graph *g, dtp_tensor_id t);

@@ -74,7 +74,9 @@ enum {
                                         or two operands, at most one float attribute */
     DTP_OP_MOVES = 1 << 23,          /* elements of operand 0, of a list those of all, and zeros:
                                         each, some or one several times (dtp_op_moved) */
-    DTP_OP_ANY_DTYPE = 1 << 19       /* moves, fills or converts: kernels take every dtype */
+    DTP_OP_SCALE = 1 << 24, /* the scale of a quantization. Of a part of the rows of a batch it is
+                               that of the part: nobody needs the one of all rows */
+    DTP_OP_ANY_DTYPE = 1 << 19 /* moves, fills or converts: kernels take every dtype */
 };
 
 /* A DTYPE attribute that says nothing: the element type is that of the operands. */

@@ -198,8 +198,9 @@ static void print_choices(const dtp_plan *plan, const dtp_graph *g, dtp_strbuf *
     if (c->precision.tf32) {
         dtp_strbuf_add(out, "precision: f32, products tf32\n");
     } else if (c->precision.compute != DTP_F32) {
-        dtp_strbuf_addf(out, "precision: %s, gradients of parameters %s\n",
+        dtp_strbuf_addf(out, "precision: %s%s, gradients of parameters %s\n",
                         dtp_dtype_name(c->precision.compute),
+                        c->precision.fp8 ? ", products in blocks fp8" : "",
                         dtp_dtype_name(c->precision.gradients));
     }
     for (int32_t i = 0; i < c->remat.n; i++) {

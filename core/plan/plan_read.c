@@ -269,19 +269,24 @@ static dtp_status read_precision(const dtp_json *v, dtp_precision *out, dtp_err 
 {
     static const char *const keys[] = {"compute", "gradients", "products", NULL};
     static const char *const names[] = {"bf16", "f16", "f32", NULL};
-    static const char *const products[] = {"tf32", NULL};
+    static const char *const products[] = {"tf32", "fp8", NULL};
     static const dtp_dtype dtypes[] = {DTP_BF16, DTP_F16, DTP_F32};
-    const bool tf32 = dtp_json_get(v, "products") != NULL;
-    int32_t compute, gradients, product;
+    int32_t compute, gradients, product = -1;
     DTP_TRY(dtp_json_keys(v, keys, err));
     DTP_TRY(dtp_json_get_choice(v, "compute", names, &compute, err));
     DTP_TRY(dtp_json_get_choice(v, "gradients", names, &gradients, err));
-    *out = (dtp_precision){dtypes[compute], dtypes[gradients], tf32};
-    if (tf32) {
+    if (dtp_json_get(v, "products") != NULL) {
         DTP_TRY(dtp_json_get_choice(v, "products", products, &product, err));
+    }
+    *out = (dtp_precision){dtypes[compute], dtypes[gradients], product == 0, product == 1};
+    if (out->tf32) {
         return out->compute == DTP_F32 && out->gradients == DTP_F32
                    ? DTP_OK
-                   : dtp_json_fail(v, err, "with 'products', 'compute' and 'gradients' are f32");
+                   : dtp_json_fail(v, err,
+                                   "with 'products' tf32, 'compute' and 'gradients' are f32");
+    }
+    if (out->fp8 && out->compute != DTP_BF16) {
+        return dtp_json_fail(v, err, "with 'products' fp8, 'compute' is bf16");
     }
     return out->compute != DTP_F32 && (out->gradients == out->compute || out->gradients == DTP_F32)
                ? DTP_OK

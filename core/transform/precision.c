@@ -10,14 +10,17 @@
 #include "core/graph/clip.h"
 #include "core/graph/graph_copy.h"
 #include "core/graph/optimizer.h"
+#include "core/transform/quantize.h"
 
 /* ---- texts ---- */
 
 dtp_status dtp_precision_parse(const char *text, dtp_precision *out, dtp_err *err)
 {
-    static const dtp_precision known[] = {{DTP_F32, DTP_F32, false},   {DTP_F32, DTP_F32, true},
-                                          {DTP_BF16, DTP_BF16, false}, {DTP_F16, DTP_F16, false},
-                                          {DTP_BF16, DTP_F32, false},  {DTP_F16, DTP_F32, false}};
+    static const dtp_precision known[] = {
+        {DTP_F32, DTP_F32, false, false},   {DTP_F32, DTP_F32, true, false},
+        {DTP_BF16, DTP_BF16, false, false}, {DTP_F16, DTP_F16, false, false},
+        {DTP_BF16, DTP_F32, false, false},  {DTP_F16, DTP_F32, false, false},
+        {DTP_BF16, DTP_BF16, false, true},  {DTP_BF16, DTP_F32, false, true}};
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
         char name[DTP_PRECISION_TEXT_BYTES];
         dtp_precision_print(&known[i], name);
@@ -27,15 +30,17 @@ dtp_status dtp_precision_parse(const char *text, dtp_precision *out, dtp_err *er
         }
     }
     return DTP_FAIL(err, DTP_INVALID,
-                    "precision '%.80s': expected f32, tf32, bf16 or f16, the last two also with "
-                    "',gradients=f32'",
+                    "precision '%.80s': expected f32, tf32, bf16, f16 or fp8, the last three also "
+                    "with ',gradients=f32'",
                     text);
 }
 
 void dtp_precision_print(const dtp_precision *p, char out[DTP_PRECISION_TEXT_BYTES])
 {
     (void)snprintf(out, DTP_PRECISION_TEXT_BYTES, "%s%s",
-                   p->tf32 ? "tf32" : dtp_dtype_name(p->compute),
+                   p->tf32  ? "tf32"
+                   : p->fp8 ? "fp8"
+                            : dtp_dtype_name(p->compute),
                    p->gradients != p->compute ? ",gradients=f32" : "");
 }
 
@@ -395,11 +400,22 @@ static dtp_status check_gradients(dtp_graph *g, loss_scale *scale, dtp_err *err)
 
 /* ---- all ---- */
 
+/* *g is replaced; on failure it is NULL. */
+static dtp_status quantize(dtp_graph **g, dtp_phase phase, dtp_err *err)
+{
+    dtp_graph *plain = *g;
+    *g = NULL;
+    const dtp_status s = dtp_graph_with_quantized(plain, phase, g, err);
+    dtp_graph_destroy(plain);
+    return s;
+}
+
 /* *out is replaced; on failure it is what there is to destroy. */
 static dtp_status build(const dtp_graph *g, const dtp_precision *p, dtp_arena *scratch,
                         dtp_graph **out, dtp_err *err)
 {
     DTP_TRY(forward(g, p, scratch, out, err));
+    DTP_TRY(p->fp8 ? quantize(out, DTP_FORWARD, err) : DTP_OK);
     if (g->loss < 0) {
         return DTP_OK;
     }
@@ -408,6 +424,7 @@ static dtp_status build(const dtp_graph *g, const dtp_precision *p, dtp_arena *s
         DTP_TRY(scale_loss(*out, &scale, err));
     }
     DTP_TRY(dtp_autodiff(*out, scale.loss, 0, NULL, NULL, err));
+    DTP_TRY(p->fp8 ? quantize(out, DTP_BACKWARD, err) : DTP_OK);
     if (p->gradients == DTP_F32) {
         dtp_graph *narrow = *out;
         *out = NULL;

@@ -22,6 +22,10 @@
  * them is not finite; then the factor is 0, which skips the updates, and the scale is halved. After
  * 2000 finite steps it is doubled.
  *
+ * fp8: bf16, and products of an activation and a weight of a block read both in e4m3; products of
+ * their gradients read the gradient of the result in e5m2, and what the forward pass quantized
+ * (core/transform/quantize.h). Gradients pass a quantization as they are.
+ *
  * The pass comes before recomputation and microbatches, which work on whatever types they find: a
  * recomputed block casts its parameters again, and accumulators have the type of the f32 gradients.
  */
@@ -37,6 +41,7 @@ typedef struct dtp_precision {
     dtp_dtype compute;   /* DTP_F32: the graph as it is */
     dtp_dtype gradients; /* compute or DTP_F32 */
     bool tf32;           /* compute is DTP_F32: products of f32 operands round them to tf32 */
+    bool fp8; /* compute is DTP_BF16: products with weights of blocks read 8-bit floats */
 } dtp_precision;
 
 /* Whether it changes nothing. */
@@ -45,7 +50,8 @@ static inline bool dtp_precision_is_f32(const dtp_precision *p)
     return p->compute == DTP_F32 && !p->tf32;
 }
 
-/* Reads "f32", "tf32", "bf16", "f16", or one of the last two with ",gradients=f32". DTP_INVALID. */
+/* Reads "f32", "tf32", "bf16", "f16", "fp8", or one of the last three with ",gradients=f32".
+ * DTP_INVALID. */
 dtp_status dtp_precision_parse(const char *text, dtp_precision *out, dtp_err *err) DTP_MUST_CHECK;
 
 enum { DTP_PRECISION_TEXT_BYTES = 32 };
@@ -53,7 +59,7 @@ void dtp_precision_print(const dtp_precision *p, char out[DTP_PRECISION_TEXT_BYT
 
 /* A graph like g, whose nodes compute in p->compute; it borrows g->ops alone. g is as a model is
  * read: without recomputation or microbatches. DTP_INVALID when it has no f32 parameter; for tf32
- * one of f64, which a reference computes in, is one too. */
+ * one of f64, which a reference computes in, is one too; for fp8 when it has no such product. */
 dtp_status dtp_graph_with_precision(const dtp_graph *g, const dtp_precision *p, dtp_graph **out,
                                     dtp_err *err) DTP_MUST_CHECK;
 

@@ -210,6 +210,10 @@ static dtp_status find_node(dtp_row_parts *w, dtp_node_id n, dtp_err *err)
     const dtp_op_call call = dtp_node_call(w->g, node, &types);
     const int32_t single = relabelled_row(w, node);
     int32_t r = 0;
+    if ((node->op->flags & DTP_OP_SCALE) != 0 && cut_axis(w, node->out[0]) < 0) {
+        w->part[node->out[0]] = DTP_ROWS_WHOLE;
+        return DTP_OK;
+    }
     if (single >= 0) {
         return cut(w, node->out[0], single, err);
     }

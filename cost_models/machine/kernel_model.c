@@ -223,7 +223,7 @@ dtp_kernel_time dtp_product_time(const dtp_machine *m, dtp_arithmetic arithmetic
     } else {
         t.arithmetic_s = 0.0;
     }
-    t.bytes_s += model->quantize * first / bw;
+    t.bytes_s += work->quantized ? 0.0 : model->quantize * first / bw;
     return t;
 }
 

@@ -151,6 +151,39 @@ DTP_CPU_INLINE float silu_grad_of_both(float x, float dy)
     return dy * s * (1.0f + x * (1.0f - s));
 }
 
+DTP_CPU_INLINE float float_of(uint32_t bits)
+{
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+DTP_CPU_INLINE uint32_t bits_of(float x)
+{
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
+
+/* x on the grid of an 8-bit float: the nearest one, the even one of two (docs/ops.md). 1.75 * 2^top
+ * is its largest number, 2^(least - 127) its least normal one, `digits` its bits of mantissa. The
+ * scale is the largest power of two that leaves amax at most the largest number. Adding 1.5 * 2^23
+ * steps of the grid rounds. */
+DTP_CPU_INLINE float quantized(float x, float amax, uint32_t top, uint32_t least, uint32_t digits)
+{
+    const uint32_t size = bits_of(amax) & 0x7fffffffu, floor = 0x2b800000u; /* 2^-40 */
+    const uint32_t back = (((size < floor ? floor : size) + 0x1fffffu) >> 23) - top;
+    const float most = float_of((127u + top) << 23 | 0x600000u);
+    float t = x * float_of((254u - back) << 23);
+    t = t > most ? most : t;
+    t = t < -most ? -most : t;
+    uint32_t unit = bits_of(t) & 0x7f800000u;
+    unit = unit < least << 23 ? least << 23 : unit;
+    const float shift = float_of((unit + ((23u - digits) << 23)) | 0x400000u);
+    const float scale = size < 0x7f800000u ? float_of(back << 23) : NAN;
+    return copysignf((t + shift) - shift, x) * scale;
+}
+
 /* Of x; a and b are the float attributes of the op. NaN stays NaN. */
 #define UNARY(OP)                                                                                  \
     OP(scale, return x * a)                                                                        \
@@ -193,7 +226,9 @@ DTP_CPU_INLINE float silu_grad_of_both(float x, float dy)
     OP(gelu_erf_grad, return y * (normal_below(x) + x * normal_density(x)))                        \
     OP(leaky_relu_grad, return x > 0.0f ? y : a * y)                                               \
     OP(elu_grad, return x > 0.0f ? y : a * expf(x) * y)                                            \
-    OP(clamp_grad, return x >= a && x <= b ? y : 0.0f)
+    OP(clamp_grad, return x >= a && x <= b ? y : 0.0f)                                             \
+    OP(quantize_e4m3, return quantized(x, y, 8, 121, 3))                                           \
+    OP(quantize_e5m2, return quantized(x, y, 15, 113, 2))
 
 /* Of floats, where a NaN on either side wins, and of integers, which wrap around. */
 #define ARITHMETIC(OP)                                                                             \

@@ -267,6 +267,7 @@ static dtp_status bind_topk(const dtp_kernel_args *args, dtp_arena *arena, void 
 #define OPS(OP)                                                                                    \
     OP(logsumexp, logsumexp_row, DTP_FLOATS)                                                       \
     OP(norm, norm_row, DTP_FLOATS)                                                                 \
+    OP(amax, norm_row, DTP_FLOATS)                                                                 \
     OP(var, var_row, DTP_FLOATS)                                                                   \
     OP(std, std_row, DTP_FLOATS)                                                                   \
     OP(var_finish, var_finish_row, DTP_FLOATS)                                                     \

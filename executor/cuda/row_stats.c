@@ -10,6 +10,7 @@
 #define OPS(OP)                                                                                    \
     OP(logsumexp, dtp_cuda_logsumexp(queue, rows), DTP_FLOATS)                                     \
     OP(norm, dtp_cuda_norm_of_order(queue, rows, (int32_t)of->option), DTP_FLOATS)                 \
+    OP(amax, dtp_cuda_norm_of_order(queue, rows, 0), DTP_FLOATS)                                   \
     OP(var, dtp_cuda_variance(queue, rows, (double)of->option, 0), DTP_FLOATS)                     \
     OP(std, dtp_cuda_variance(queue, rows, (double)of->option, 1), DTP_FLOATS)                     \
     OP(var_finish, dtp_cuda_var_finish(queue, rows, (double)of->option, 1.0 / of->factor),         \

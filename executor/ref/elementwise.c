@@ -55,6 +55,22 @@ static double silu_slope(double x)
     return s + x * s * (1.0 - s);
 }
 
+/* x rounded to `digits` bits behind the leading one and to multiples of the least normal number
+ * 2^least of that precision, at a scale, a power of two, at which amax is at most `most`. */
+static double quantized(double x, double amax, double most, int least, int digits)
+{
+    int e;
+    if (!isfinite(amax) || isnan(x)) {
+        return (double)NAN;
+    }
+    (void)frexp(most / fmax(fabs(amax), 0x1p-40), &e);
+    const double scale = ldexp(1.0, e - 1);
+    const double t = fmin(fmax(x * scale, -most), most);
+    (void)frexp(t, &e);
+    const double step = ldexp(1.0, (e - 1 > least ? e - 1 : least) - digits);
+    return nearbyint(t / step) * step / scale;
+}
+
 #define UNARY(OP)                                                                                  \
     OP(scale, return a * x)                                                                        \
     OP(neg, return -x)                                                                             \
@@ -97,7 +113,9 @@ static double silu_slope(double x)
     OP(gelu_erf_grad, return y * (normal_below(x) + x * normal_density(x)))                        \
     OP(leaky_relu_grad, return x > 0.0 ? y : a * y)                                                \
     OP(elu_grad, return x > 0.0 ? y : a * exp(x) * y)                                              \
-    OP(clamp_grad, return x >= a && x <= b ? y : 0.0)
+    OP(clamp_grad, return x >= a && x <= b ? y : 0.0)                                              \
+    OP(quantize_e4m3, return quantized(x, y, 448.0, -6, 3))                                        \
+    OP(quantize_e5m2, return quantized(x, y, 57344.0, -14, 2))
 
 /* Of floats, and of integers, exactly: sums and products wrap around. In max and min NaN wins, as
  * an error must stay visible. */

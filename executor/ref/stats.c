@@ -19,6 +19,15 @@ static double norm_row(const dtp_kernel_args *args, dtp_ref_loop *l, int32_t row
     return strcmp(ord, "1") == 0 ? sum : strcmp(ord, "2") == 0 ? sqrt(squares) : most;
 }
 
+static double amax_row(const dtp_kernel_args *args, dtp_ref_loop *l, int32_t rows)
+{
+    double most = 0.0;
+    for (bool in = dtp_ref__first(l, rows, l->n); in; in = dtp_ref__next(l, rows, l->n)) {
+        most = dtp_ref__larger(most, fabs(dtp_ref__get(&args->in[0], l)));
+    }
+    return most;
+}
+
 static double var_row(const dtp_kernel_args *args, dtp_ref_loop *l, int32_t rows)
 {
     const double n = dtp_ref__row_count(args->call, &args->in[0]);
@@ -45,6 +54,7 @@ static double var_finish_row(const dtp_kernel_args *args, dtp_ref_loop *l, int32
 }
 
 DTP_REF_ROW_KERNEL(norm)
+DTP_REF_ROW_KERNEL(amax)
 DTP_REF_ROW_KERNEL(var_finish)
 DTP_REF_ROW_KERNEL(var)
 DTP_REF_ROW_KERNEL(std)
@@ -213,6 +223,7 @@ static dtp_status run_topk(const dtp_kernel_args *args, dtp_err *err)
 }
 
 const dtp_kernel dtp_ref__stats[] = {{.op = "norm", .run = run_norm},
+                                     {.op = "amax", .run = run_amax},
                                      {.op = "var", .run = run_var},
                                      {.op = "std", .run = run_std},
                                      {.op = "var_finish", .run = run_var_finish},

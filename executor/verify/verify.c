@@ -53,9 +53,10 @@ double dtp_verify_bound(const dtp_verify_result *r, dtp_verify_kind kind)
 }
 
 /* Bound on errors of 16-bit graphs, in units roundoff of the type; of tf32, which rounds operands
- * of products alone. */
-enum { HALF_UNITS = 16, TF32_UNITS = 4 };
-static const double TF32_UNIT = 0x1p-11;
+ * of products alone; of products in 8 bits, where a sum over ranks that rounds otherwise moves an
+ * operand to the next number of the grid. */
+enum { HALF_UNITS = 16, TF32_UNITS = 4, FP8_UNITS = 2 };
+static const double TF32_UNIT = 0x1p-11, FP8_UNIT = 0x1p-3;
 
 /* The unit roundoff of what a graph computes in; at least that of f32, the type of its losses. */
 static double unit_of(const dtp_graph *g)
@@ -66,6 +67,15 @@ static double unit_of(const dtp_graph *g)
         unit = dtp_dtype_is_half(dtype) ? fmax(unit, dtp_verify__unit(dtype)) : unit;
     }
     return unit;
+}
+
+static double least_bound(const dtp_graph *g, double unit)
+{
+    bool fp8 = false;
+    for (dtp_node_id n = 0; n < g->n_nodes; n++) {
+        fp8 = fp8 || (g->nodes[n].op->flags & DTP_OP_SCALE) != 0;
+    }
+    return fp8 ? FP8_UNIT * FP8_UNITS : unit * (g->tf32 ? TF32_UNITS : HALF_UNITS);
 }
 
 const dtp_verify_item *dtp_verify_worst(const dtp_verify_result *r, dtp_verify_kind kind)
@@ -471,7 +481,7 @@ dtp_status dtp_verify(const dtp_graph *g, const dtp_program *sharded, dtp_backen
     err = err != NULL ? err : &local;
     const double unit = unit_of(g);
     const bool given = options->tolerance >= 0.0, rounds = unit > dtp_verify__unit(DTP_F32);
-    const double least = rounds ? unit * (g->tf32 ? TF32_UNITS : HALF_UNITS) : 0.0;
+    const double least = rounds ? least_bound(g, unit) : 0.0;
     *out = (dtp_verify_result){.ranks = comm->size,
                                .steps = options->steps,
                                .tolerance = given ? options->tolerance : TOLERANCE,

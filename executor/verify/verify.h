@@ -66,9 +66,9 @@ typedef struct dtp_verify_item {
 
 /* Filled on every rank. Bounds on rel_err, where the caller gives none: 2e-5; for outputs and
  * gradients of a graph that computes in 16 bits 16 u, u the unit roundoff of the type: 0.0625 for
- * bf16, 0.0078 for f16; of a graph with products in tf32 4 u, u = 2^-11: 0.002. Sums over ranks
- * round where one device does not, and every rounding of an activation is passed on by the nodes
- * behind it; parameters and states are f32 and keep 2e-5. */
+ * bf16, 0.0078 for f16; with products in tf32 4 u, u = 2^-11: 0.002; with products in fp8 2 u, u =
+ * 2^-3 of e5m2: 0.25. Sums over ranks round where one device does not, and every rounding of an
+ * activation is passed on by the nodes behind it; parameters and states are f32 and keep 2e-5. */
 typedef struct dtp_verify_result {
     int32_t ranks, steps;
     int32_t skipped; /* steps beside these, whose gradients overflowed under the loss scale */

@@ -140,6 +140,7 @@ typedef struct dtp_work {
     double bytes;           /* read plus written, each operand once */
     int64_t batch, m, n, k; /* GEMM; attention: heads, queries, keys, multiply-adds of a pair */
     bool trans_a, trans_b;  /* GEMM: operand stored k x m / n x k */
+    bool quantized;         /* GEMM: 8-bit operands, which another call has quantized */
     double pack_bytes;      /* GEMM: bytes moved to bring operands or output into matrix form */
 } dtp_work;
 DTP_ASSERT_SIZE(dtp_work, 72);

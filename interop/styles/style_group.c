@@ -99,7 +99,8 @@ bool dtp_style__is_target(const dtp_style_job *job, dtp_node_id n, int32_t opera
 {
     const dtp_node *node = &job->g->nodes[n];
     const dtp_tensor_id param = dtp_graph_param_of(job->g, node->in[operand]);
-    return node->phase == DTP_FORWARD && (node->op->flags & DTP_OP_CAST) == 0 && param >= 0 &&
+    return node->phase == DTP_FORWARD && (node->op->flags & (DTP_OP_CAST | DTP_OP_SCALE)) == 0 &&
+           !dtp_graph_is_quantized(job->g, node->out[0]) && param >= 0 &&
            (job->node[n] || job->param[param]);
 }
 

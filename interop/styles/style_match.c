@@ -123,11 +123,13 @@ dtp_status dtp_style__pin_param(dtp_style_job *job, dtp_tensor_id t, int32_t axi
 {
     const dtp_tensor_id param = dtp_graph_param_of(job->g, t);
     DTP_TRY(dtp_style__pin(job, t, -1, axis, err));
-    if (param == t) {
-        return DTP_OK;
+    while (t != param) {
+        const dtp_node_id copy = job->g->tensors[t].producer;
+        t = job->g->nodes[copy].in[0];
+        DTP_TRY(dtp_style__pin(job, t, -1, axis, err));
+        DTP_TRY(dtp_style__pin(job, t, copy, axis, err));
     }
-    DTP_TRY(dtp_style__pin(job, param, -1, axis, err));
-    return dtp_style__pin(job, param, job->g->tensors[t].producer, axis, err);
+    return DTP_OK;
 }
 
 const dtp_placement *dtp_style__place(const dtp_style_job *job, dtp_tensor_id t, dtp_node_id node,

@@ -4,21 +4,15 @@
 #include "core/base/safe_int.h"
 #include "spmd/program/program_internal.h"
 
-/* A parameter, or a copy of it in another type. */
-static bool is_param(const dtp_graph *g, dtp_tensor_id t)
-{
-    const dtp_node_id producer = t >= 0 ? g->tensors[t].producer : -1;
-    if (producer >= 0 && (g->nodes[producer].op->flags & DTP_OP_CAST) != 0) {
-        t = g->nodes[producer].in[0];
-    }
-    return t >= 0 && g->tensors[t].kind == DTP_TENSOR_PARAM;
-}
-
 /* Whether an instruction gathers parameters for the forward or the backward pass. */
 static bool gathers_params(const dtp_program *p, const dtp_instr *instr)
 {
-    return instr->kind == DTP_INSTR_START && instr->phase != DTP_UPDATE &&
-           instr->coll.kind == DTP_ALL_GATHER && is_param(p->graph, p->values[instr->in[0]].tensor);
+    if (instr->kind != DTP_INSTR_START || instr->phase == DTP_UPDATE ||
+        instr->coll.kind != DTP_ALL_GATHER) {
+        return false;
+    }
+    const dtp_tensor_id t = p->values[instr->in[0]].tensor;
+    return t >= 0 && dtp_graph_param_of(p->graph, t) >= 0;
 }
 
 static bool reduces_grads(const dtp_instr *instr)

@@ -6,9 +6,9 @@
 
 #include "core/layout/tensor_type.h"
 
-/* A dtp_dtype; DTP_TF32: a product rounds its f32 operands (core/transform/precision.h); the others
- * are of machine files alone: a product of 16-bit operands that it quantizes, with one scale a
- * tensor (fp8), one a block of 128 (fp8_block) or one of 16 elements (nvfp4). */
+/* A dtp_dtype; DTP_TF32: a product rounds its f32 operands (core/transform/precision.h); DTP_FP8:
+ * its operands are quantized, with one scale a tensor (core/transform/quantize.h). The others are
+ * of machine files alone: a scale for a block of 128 (fp8_block) or of 16 elements (nvfp4). */
 typedef int32_t dtp_arithmetic;
 enum { DTP_TF32 = DTP_N_DTYPES, DTP_FP8, DTP_FP8_BLOCK, DTP_NVFP4, DTP_N_ARITHMETICS };
 

@@ -47,6 +47,7 @@ static int64_t workspace_linear_loss(const dtp_op_call *call)
 
 static const dtp_target_op cuda_ops[] = {
     {"all", dtp_cuda_fold_workspace, NULL},
+    {"amax", dtp_cuda_fold_workspace, NULL},
     {"any", dtp_cuda_fold_workspace, NULL},
     {"attention_grad", dtp_cuda_attention_grad_workspace, NULL},
     {"attention_part_grad", dtp_cuda_attention_grad_workspace, NULL},

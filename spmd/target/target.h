@@ -55,6 +55,8 @@ typedef struct dtp_target {
     bool fsdp;        /* a framework gathers sharded parameters and keeps buffers for it
                            (spmd/lower/fsdp_memory.h) */
     bool tf32;        /* products can round f32 operands to tf32 */
+    bool fp8;         /* products read quantized operands as 8-bit floats; else as the 16-bit ones
+                           that hold them */
     /* Of a backend that is a module, for messages: what builds it, which libraries it needs and
      * where they come from; else NULL. */
     const char *build, *needs;

@@ -298,13 +298,14 @@ static void test_precision__texts_and_refusals(void **state)
                                       "bf16,",     "bf16,gradients=bf16",
                                       "i32",       "f32,gradients=f32",
                                       "bf16 ",     "tf32,gradients=f32",
-                                      "bf16,tf32", "TF32"};
+                                      "bf16,tf32", "TF32",
+                                      "fp8_block", "fp8,gradients=bf16"};
     (void)state;
     dtp_err err = {0};
     dtp_precision p;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         assert_int_equal(dtp_precision_parse(bad[i], &p, &err), DTP_INVALID);
-        assert_non_null(strstr(err.msg, "expected f32, tf32, bf16 or f16"));
+        assert_non_null(strstr(err.msg, "expected f32, tf32, bf16, f16 or fp8"));
     }
     for (int32_t k = 0; k < N_NAMES; k++) {
         char text[DTP_PRECISION_TEXT_BYTES];
@@ -447,6 +448,122 @@ static void test_precision__tf32_is_a_flag(void **state)
     dtp_arena_destroy(arena);
 }
 
+/* ---- fp8 ---- */
+
+/* The format that a tensor is quantized to; "": it is not. */
+static const char *format_of(const dtp_graph *g, dtp_tensor_id t)
+{
+    return dtp_graph_is_quantized(g, t) ? g->nodes[g->tensors[t].producer].op->name : "";
+}
+
+/* Which products read 8-bit floats: of blocks, with a weight, and of these all. Returns how many in
+ * the forward pass. */
+static int32_t check_products(const dtp_graph *g)
+{
+    int32_t forward = 0;
+    for (dtp_node_id n = 0; n < g->n_nodes; n++) {
+        const dtp_node *node = &g->nodes[n];
+        const char *a = format_of(g, node->in[0]),
+                   *b = node->n_in > 1 ? format_of(g, node->in[1]) : "";
+        const bool product = (node->op->flags & DTP_OP_CONTRACTION) != 0 && node->n_in == 2;
+        if (!product) {
+            assert_string_equal(a, "");
+            continue;
+        }
+        const bool weight =
+            dtp_graph_param_of(g, node->in[0]) >= 0 || dtp_graph_param_of(g, node->in[1]) >= 0;
+        if (node->phase == DTP_FORWARD) {
+            const bool fp8 = node->block >= 0 && weight;
+            assert_string_equal(a, fp8 ? "quantize_e4m3" : "");
+            assert_string_equal(b, fp8 ? "quantize_e4m3" : "");
+            forward += fp8 ? 1 : 0;
+        } else if (*a != '\0' || *b != '\0') { /* the gradient of one: of it and what it reads */
+            assert_string_not_equal(a, b);
+            assert_true(*a != '\0' && *b != '\0');
+        }
+    }
+    return forward;
+}
+
+/* One amax and one quantization of a tensor, whoever reads it. */
+static void check_once(const dtp_graph *g)
+{
+    for (dtp_tensor_id t = 0; t < g->n_tensors; t++) {
+        int32_t amax = 0;
+        for (dtp_node_id n = 0; n < g->n_nodes; n++) {
+            amax += g->nodes[n].in[0] == t && (g->nodes[n].op->flags & DTP_OP_SCALE) != 0 ? 1 : 0;
+        }
+        assert_true(amax <= 1);
+    }
+}
+
+static void test_precision__fp8_products_of_blocks(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"fp8", "fp8,gradients=f32"};
+    dtp_graph *f32 = model("gpt_bytes"), *bf16 = changed(f32, "bf16");
+    for (size_t i = 0; i < 2; i++) {
+        char text[DTP_PRECISION_TEXT_BYTES];
+        const dtp_precision p = named(names[i]);
+        dtp_precision_print(&p, text);
+        assert_string_equal(text, names[i]);
+        assert_true(p.fp8 && p.compute == DTP_BF16 && !dtp_precision_is_f32(&p));
+        dtp_graph *g = changed(f32, names[i]);
+        const int32_t layers =
+            g->dims.n > 0 ? dtp_graph_find(g, "e4m3.bf16.layers.1.attn.wq") >= 0 : 0;
+        assert_int_equal(layers, 1);
+        assert_int_equal(check_products(g) % 6, 0); /* q, k, v, o, up, down */
+        assert_true(check_products(g) > 0);
+        check_once(g);
+        check_sources(g);
+        check_gradients(g, &p);
+        assert_true(dtp_graph_hash(g) != dtp_graph_hash(bf16));
+        dtp_graph_destroy(g);
+    }
+    dtp_graph_destroy(bf16);
+    dtp_graph_destroy(f32);
+}
+
+/* Recomputation quantizes again; a microbatch has a scale of its own. */
+static void test_precision__fp8_with_other_variants(void **state)
+{
+    (void)state;
+    dtp_err err = {0};
+    dtp_arena *arena = dtp_arena_create();
+    dtp_graph *f32 = model("gpt_bytes"), *all = NULL;
+    const dtp_variant_texts texts = {NULL, "fp8", "all", "4", NULL, NULL, NULL};
+    dtp_graph_variant v;
+    if (dtp_graph_variant_parse(&texts, f32, arena, &v, &err) != DTP_OK ||
+        dtp_graph_with_variant(f32, &v, 0, NULL, &all, &err) != DTP_OK ||
+        graph_check(all, &err) != DTP_OK) {
+        fail_msg("%s", err.msg);
+    }
+    int32_t repeated = 0, kept = 0; /* what the backward pass quantizes */
+    for (dtp_node_id n = 0; n < all->n_nodes; n++) {
+        const dtp_node *node = &all->nodes[n];
+        if (node->phase == DTP_BACKWARD && *format_of(all, node->out[0]) != '\0') {
+            const bool again = dtp_graph_repeated(all, node->in[0]) != node->in[0];
+            repeated += again ? 1 : 0;
+            kept += again ? 0 : 1;
+        }
+    }
+    assert_true(repeated > 0 && kept > 0);
+    dtp_graph_destroy(all);
+    dtp_graph_destroy(f32);
+    dtp_arena_destroy(arena);
+}
+
+static void test_precision__fp8_needs_a_product(void **state)
+{
+    (void)state;
+    dtp_err err = {0};
+    dtp_graph *f32 = model("mlp_digits"), *out = NULL;
+    const dtp_precision p = named("fp8");
+    assert_int_equal(dtp_graph_with_precision(f32, &p, &out, &err), DTP_INVALID);
+    assert_non_null(strstr(err.msg, "'mlp_digits' has no product of an activation and a weight"));
+    dtp_graph_destroy(f32);
+}
+
 /* The rows of a cast between two types that pass partial sums. */
 static int32_t linear_rows(dtp_dtype from, dtp_dtype to)
 {
@@ -500,6 +617,9 @@ int main(void)
         cmocka_unit_test(test_precision__parameters_are_not_16_bits),
         cmocka_unit_test(test_precision__a_loss_depends_on_a_parameter),
         cmocka_unit_test(test_precision__tf32_is_a_flag),
+        cmocka_unit_test(test_precision__fp8_products_of_blocks),
+        cmocka_unit_test(test_precision__fp8_with_other_variants),
+        cmocka_unit_test(test_precision__fp8_needs_a_product),
         cmocka_unit_test(test_precision__widening_casts_pass_sums),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

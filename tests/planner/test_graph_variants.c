@@ -457,8 +457,9 @@ static void check_round_trip(const fixture *x, const dtp_plan *plan)
 /* f32, bf16 with gradients of parameters in bf16 and in f32: the fastest is taken. */
 static void test_graph_variants__precision_is_searched(void **state)
 {
-    static const dtp_precision all[] = {
-        {DTP_F32, DTP_F32, false}, {DTP_BF16, DTP_BF16, false}, {DTP_BF16, DTP_F32, false}};
+    static const dtp_precision all[] = {{DTP_F32, DTP_F32, false, false},
+                                        {DTP_BF16, DTP_BF16, false, false},
+                                        {DTP_BF16, DTP_F32, false, false}};
     (void)state;
     fixture x;
     dtp_plan_result r;

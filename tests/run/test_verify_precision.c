@@ -15,6 +15,7 @@
 #include "tests/support/plan_styles.h"
 
 #define SMALL "length=8 heads=2 d_head=4 batch=4 layers=2 vocab=256"
+#define ALIGNED "length=8 heads=2 d_head=8 batch=4 layers=2 vocab=256" /* 16 divides all sizes */
 
 static const plan_row BF16[] = {
     {.mesh = "x:2", .machine = "a100_8", .options = {.rules = "batch:x"}},
@@ -74,11 +75,25 @@ static const plan_row F16_AND_F32[] = {
      .options = {PINS_MODE, PLAN_STYLES("**:data", "**:fsdp"), .microbatches = "2"}},
 };
 
-static void verify_rows(const char *precision, size_t n, const plan_row *rows)
+/* The scale is that of all ranks' elements; a microbatch has its own. */
+static const plan_row FP8[] = {
+    {.mesh = "x:2", .machine = "a100_8", .options = {.rules = "batch:x"}},
+    {.mesh = "x:2", .machine = "a100_8", .options = {.rules = "heads:x;d_ff:x"}},
+    {.mesh = "x:2;y:2",
+     .machine = "a100_8",
+     .options = {.rules = "batch:x;heads:y;d_ff:y;vocab:y"}},
+    {.mesh = "x:2;y:2", .machine = "a100_8", .options = {.mode = DTP_PLAN_TENSOR, .threads = 1}},
+    {.mesh = "x:2",
+     .machine = "a100_8",
+     .options = {PINS_MODE, PLAN_STYLES("**:data", "**:fsdp"), .remat = "all",
+                 .microbatches = "2"}},
+};
+
+static void verify_rows(const char *precision, const char *dims, size_t n, const plan_row *rows)
 {
     one_device d;
     one_device_open(&(plan_model){.file = "models/gpt_bytes_dropout.json",
-                                  .dims = SMALL,
+                                  .dims = dims,
                                   .precision = precision,
                                   .backend = "ref",
                                   .text = true},
@@ -97,10 +112,19 @@ static void verify_rows(const char *precision, size_t n, const plan_row *rows)
 static void test_plans__in_16_bits(void **unused)
 {
     (void)unused;
-    verify_rows("bf16", sizeof BF16 / sizeof BF16[0], BF16);
-    verify_rows("bf16,gradients=f32", sizeof BF16_AND_F32 / sizeof BF16_AND_F32[0], BF16_AND_F32);
-    verify_rows("f16", sizeof F16 / sizeof F16[0], F16);
-    verify_rows("f16,gradients=f32", sizeof F16_AND_F32 / sizeof F16_AND_F32[0], F16_AND_F32);
+    verify_rows("bf16", SMALL, sizeof BF16 / sizeof BF16[0], BF16);
+    verify_rows("bf16,gradients=f32", SMALL, sizeof BF16_AND_F32 / sizeof BF16_AND_F32[0],
+                BF16_AND_F32);
+    verify_rows("f16", SMALL, sizeof F16 / sizeof F16[0], F16);
+    verify_rows("f16,gradients=f32", SMALL, sizeof F16_AND_F32 / sizeof F16_AND_F32[0],
+                F16_AND_F32);
+}
+
+static void test_plans__in_8_bit_products(void **unused)
+{
+    (void)unused;
+    verify_rows("fp8", ALIGNED, sizeof FP8 / sizeof FP8[0], FP8);
+    verify_rows("fp8,gradients=f32", ALIGNED, 1, &FP8[2]);
 }
 
 /* ---- what is sent ---- */
@@ -171,6 +195,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_plans__in_16_bits),
+        cmocka_unit_test(test_plans__in_8_bit_products),
         cmocka_unit_test(test_plans__send_16_bits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -63,6 +63,20 @@ static dtp_status infer_binary(const dtp_op_call *call, bool has_out, dtp_ttype 
     return dtp_op__set_out(call, has_out, &want, out, err);
 }
 
+/* Operand 0, whose dims operand 1, a scale, has or lacks. */
+static dtp_status infer_quantize(const dtp_op_call *call, bool has_out, dtp_ttype *out,
+                                 dtp_err *err)
+{
+    dtp_ttype want;
+    DTP_TRY(dtp_op__need_float(call, 0, err));
+    DTP_TRY(dtp_op__same_dtype(call, 1, 0, err));
+    DTP_TRY(dtp_op__broadcast(call, 0, &want, err));
+    if (want.rank != call->in[0].rank) {
+        return DTP_FAIL(err, DTP_INVALID, "operand 1 has a dim that operand 0 does not have");
+    }
+    return dtp_op__set_out(call, has_out, &call->in[0], out, err);
+}
+
 static dtp_status infer_div(const dtp_op_call *call, bool has_out, dtp_ttype *out, dtp_err *err)
 {
     DTP_TRY(dtp_op__need_float(call, 0, err));
@@ -232,6 +246,14 @@ static dtp_status vjp_mod(dtp_vjp *v, dtp_err *err)
     return DTP_OK;
 }
 
+/* As if nothing was rounded. */
+static dtp_status vjp_quantize(dtp_vjp *v, dtp_err *err)
+{
+    (void)err;
+    v->d_in[0] = v->d_out[0];
+    return DTP_OK;
+}
+
 /* The share of dy that goes to operand i of max or min: 1 where it wins, 1/2 on ties. `user` of
  * the row is the comparison that wins. */
 static dtp_status vjp_extremum(dtp_vjp *v, dtp_err *err)
@@ -334,6 +356,10 @@ enum { X, Y };
     {ROW1(#op, text, INFER_##domain, flops, FUSES_##domain), __VA_ARGS__},
 #define GRADIENT_ROW(op, text, flops, ...)                                                         \
     {ROW_GRAD(#op, text, infer_pair, flops, DTP_OP_FUSES), __VA_ARGS__},
+#define QUANTIZE_ROW(op, text)                                                                     \
+    DTP_ROW(op, text, 2, 2, 1), .flags = DTP_OP_ELEMENTWISE | DTP_OP_INTERNAL_USE,                 \
+                                .infer = infer_quantize, .vjp = vjp_quantize, .elem_flops = 8.0,   \
+                                .f32_error = DTP_EXACT, .inplace_in = {1}, .bench = {"rc r"}
 #define BINARY_ROW(op, text, domain, flops, ...)                                                   \
     {DTP_ROW(#op, (text), 2, 2, 1), .elem_flops = (flops), .inplace_in = {1}, __VA_ARGS__},
 
@@ -386,6 +412,8 @@ const dtp_op_def dtp_ops_elementwise[] = {
      .attrs = ALPHA_ATTRS},
     {ROW_GRAD("clamp_grad", "dy where low <= x <= high", infer_clamp, 1.0, 0), .attrs = CLAMP_ATTRS,
      .f32_error = DTP_EXACT},
+    {QUANTIZE_ROW("quantize_e4m3", "the nearest 8-bit float e4m3 of x at the scale of its amax")},
+    {QUANTIZE_ROW("quantize_e5m2", "the nearest 8-bit float e5m2 of x at the scale of its amax")},
     DTP_UNARY_OPS(UNARY_ROW) DTP_BINARY_OPS(BINARY_ROW)
         DTP_GRADIENT_OPS(GRADIENT_ROW){.name = NULL},
 };

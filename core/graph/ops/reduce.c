@@ -5,7 +5,7 @@
  * When a dim of the row is split they run as
  *   any, all   maximum, minimum as i32, since collectives do not reduce bool    1 all-reduce
  *   logsumexp  m = max x, s = sum exp(x - m), m + log s                         2 all-reduces
- *   norm       sum |x|, the root of sum x^2, or max |x|                         1
+ *   norm       sum |x|, the root of sum x^2, or max |x|; amax: the last one     1
  *   var, std   the mean, then `moments` about it, as those of layer_norm        2
  * and the all-reduces carry rows, not x. For cumsum and the gradient a split dim is gathered first.
  * Sums of 16-bit floats are f32.
@@ -175,7 +175,8 @@ static dtp_status infer_var(const dtp_op_call *call, bool has_out, dtp_ttype *ou
 /* The 1-norm and the maximum norm can leave partial results. */
 static dtp_dim_role role_norm(const dtp_op_call *call, dtp_dim_id d)
 {
-    const int64_t ord = dtp_call_int(call, "ord");
+    const bool scale = (call->op->flags & DTP_OP_SCALE) != 0;
+    const int64_t ord = scale ? NORM_INF : dtp_call_int(call, "ord");
     dtp_dim_role role = dtp_rows__role_internal(call, d);
     if (role.role == DTP_ROLE_INTERNAL && ord != NORM_2) {
         role.role = DTP_ROLE_REDUCED;
@@ -418,6 +419,10 @@ const dtp_op_def dtp_ops_reduce[] = {
     {DTP_ROW("norm", "vector norm over dims: 1, 2 or inf", 1, 1, 1), .flags = DTP_OP_STATISTIC,
      .attrs = OVER_ORD, .infer = infer_rows, .role = role_norm, .x_flops = 2.0, .vjp = vjp_norm,
      .decompose = split_norm},
+    {DTP_ROW("amax", "largest magnitude over dims, the scale of a quantization", 1, 1, 1),
+     .flags = DTP_OP_INTERNAL_USE | DTP_OP_SCALE, .attrs = dtp_rows_over, .infer = infer_rows,
+     .role = role_norm, .x_flops = 2.0, .no_grad = "a scale is taken for a constant",
+     .rates = "norm", .f32_error = DTP_EXACT, .bench = {"rc | over=c"}},
     {DTP_ROW("var", "variance over dims", 1, 1, 1), .flags = DTP_OP_STATISTIC,
      .attrs = OVER_CORRECTION, .infer = infer_var, .role = dtp_rows__role_internal, .x_flops = 2.0,
      .vjp = vjp_var, .decompose = split_var},

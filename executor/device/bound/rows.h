@@ -30,7 +30,8 @@ typedef struct dtp_bound_rows {
     OP(sum_exp, "over", 0)                                                                         \
     OP(row_dot, "over", 0)                                                                         \
     OP(logsumexp, "over", 0)                                                                       \
-    OP(norm, "over", order_of(args->call))     /* 1, 2; 0: the largest magnitude */                \
+    OP(norm, "over", order_of(args->call)) /* 1, 2; 0: the largest magnitude */                    \
+    OP(amax, "over", 0)                                                                            \
     OP(var, "over", divisor_of(args->call, b)) /* of the sum of squares */                         \
     OP(std, "over", divisor_of(args->call, b))                                                     \
     OP(cumsum, "dim", dtp_call_int(args->call, "reverse"))                                         \

@@ -52,6 +52,23 @@ static __device__ __forceinline__ int64_t dtp_mod(int64_t x, int64_t y)
     return r != 0 && (r < 0) != (y < 0) ? r + y : r;
 }
 
+/* As quantized() of executor/cpu/elementwise.c. */
+static __device__ __forceinline__ float dtp_quantized(float x, float amax, uint32_t top,
+                                                      uint32_t least, uint32_t digits)
+{
+    const uint32_t size = __float_as_uint(amax) & 0x7fffffffu, floor = 0x2b800000u; /* 2^-40 */
+    const uint32_t back = (((size < floor ? floor : size) + 0x1fffffu) >> 23) - top;
+    const float most = __uint_as_float((127u + top) << 23 | 0x600000u);
+    float t = x * __uint_as_float((254u - back) << 23);
+    t = t > most ? most : t;
+    t = t < -most ? -most : t;
+    uint32_t unit = __float_as_uint(t) & 0x7f800000u;
+    unit = unit < least << 23 ? least << 23 : unit;
+    const float shift = __uint_as_float((unit + ((23u - digits) << 23)) | 0x400000u);
+    const float scale = __uint_as_float(size < 0x7f800000u ? back << 23 : 0x7fc00000u);
+    return copysignf((t + shift) - shift, x) * scale;
+}
+
 /* r = op(x, y) for V elements, of a class of ops: C is what they compute in. */
 #define DTP_CUDA_CASE(op, value)                                                                   \
     case DTP_CUDA_OP_##op:                                                                         \
