@@ -141,7 +141,7 @@ static const dtp_variant_search BOTH = {
 static const dtp_variant_search BOTH_USUAL = {
     .remat = true, .microbatches = true, .max_microbatches = MAX_MICROBATCHES, .usual = true};
 
-static const dtp_graph_variant IN_BF16 = {.precision = {DTP_BF16, DTP_BF16, false},
+static const dtp_graph_variant IN_BF16 = {.precision = {.compute = DTP_BF16, .gradients = DTP_BF16},
                                           .micro_dim = -1};
 
 /* A limit just below the least that any plan without a choice needs. */
@@ -445,6 +445,7 @@ static void check_round_trip(const fixture *x, const dtp_plan *plan)
     assert_int_equal(back->variant.precision.compute, plan->variant.precision.compute);
     assert_int_equal(back->variant.precision.gradients, plan->variant.precision.gradients);
     assert_int_equal(back->variant.precision.tf32, plan->variant.precision.tf32);
+    assert_int_equal(back->variant.precision.fp8, plan->variant.precision.fp8);
     assert_int_equal(dtp_plan_compute_dtype(back), plan->variant.precision.compute);
     assert_int_equal(dtp_plan_write(back, graph, false, &text[1], &err), DTP_OK);
     assert_string_equal(text[0], text[1]);
@@ -621,7 +622,8 @@ static void test_graph_variants__selective_recomputation_lies_between(void **sta
 static void test_graph_variants__tf32_is_planned(void **state)
 {
     (void)state;
-    const dtp_graph_variant tf32 = {.precision = {DTP_F32, DTP_F32, true}, .micro_dim = -1};
+    const dtp_graph_variant tf32 = {
+        .precision = {.compute = DTP_F32, .gradients = DTP_F32, .tf32 = true}, .micro_dim = -1};
     fixture x;
     dtp_plan_result r;
     dtp_err err = {0};

@@ -78,8 +78,9 @@ static void must(dtp_status s, const dtp_err *err)
 
 static dtp_graph *changed_graph(const tensor_fixture *f, int32_t microbatches)
 {
-    const dtp_graph_variant variant = {
-        .precision = {DTP_BF16, DTP_F32, false}, .microbatches = microbatches, .micro_dim = -1};
+    const dtp_graph_variant variant = {.precision = {.compute = DTP_BF16, .gradients = DTP_F32},
+                                       .microbatches = microbatches,
+                                       .micro_dim = -1};
     dtp_graph *changed = NULL;
     dtp_err err = {0};
     must(dtp_graph_with_variant(f->model, &variant, 0, NULL, &changed, &err), &err);
