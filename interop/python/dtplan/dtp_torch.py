@@ -42,6 +42,7 @@ Owners = list[tuple[nn.Module, str]]
 LossOf = Callable[[nn.Module, dict[str, Tensor]], Tensor]
 OptimizerOf = Callable[..., torch.optim.Optimizer]
 TYPES = {"bf16": torch.bfloat16, "f16": torch.float16, "f32": torch.float32}
+COMPUTED = {"bf16": torch.bfloat16, "f16": torch.float16, "fp8": torch.bfloat16}  # by the precision of a plan
 
 
 def parallelize(module: nn.Module, mesh: DeviceMesh, placements: Where) -> nn.Module:
@@ -52,8 +53,11 @@ def parallelize(module: nn.Module, mesh: DeviceMesh, placements: Where) -> nn.Mo
     plan = _by_first_names(plan, module)
     before = _parameters(module)
     how = plan["torch"]
-    if not how["fully_shard"] and plan["precision"].split(",")[0] in ("bf16", "f16"):
+    low = plan["precision"].split(",")[0]
+    if not how["fully_shard"] and low in COMPUTED:
         warnings.warn(f"dtp_torch: the plan computes in {plan['precision']}, which only fully_shard sets: use torch.autocast")
+    if low == "fp8":
+        warnings.warn("dtp_torch: products in fp8 are set by torchao's convert_to_float8_training; without it they are in bf16")
     _recompute(module, how["checkpoint"])
     (_place if how["form"] == "placements" else _by_modules)(module, mesh, plan)
     _take_plain_checkpoints(module)
@@ -494,7 +498,7 @@ def _redistribute(module: nn.Module, mesh: DeviceMesh, plan: Json, name: str,
 def _computed(p: Any, plan: Json) -> Any:
     """A parameter that fully_shard ignores, in the type to which it casts the others and all inputs."""
     low = plan["precision"].split(",")[0]
-    return p.to(TYPES[low]) if plan["torch"]["fully_shard"] and low in ("bf16", "f16") else p
+    return p.to(COMPUTED[low]) if plan["torch"]["fully_shard"] and low in COMPUTED else p
 
 
 def _fully_shard(module: nn.Module, mesh: DeviceMesh, plan: Json, moved: dict[str, nn.Parameter], left: list[str]) -> None:
@@ -511,8 +515,8 @@ def _fully_shard(module: nn.Module, mesh: DeviceMesh, plan: Json, moved: dict[st
     dims = {id(parameters[name]): Shard(dim) for name, dim in how["dims"].items()}
     low, reduce = (plan["precision"].split(",") + [""])[:2]
     policy = MixedPrecisionPolicy()
-    if low in ("bf16", "f16"):
-        policy = MixedPrecisionPolicy(TYPES[low], torch.float32 if reduce == "gradients=f32" else TYPES[low])
+    if low in COMPUTED:
+        policy = MixedPrecisionPolicy(COMPUTED[low], torch.float32 if reduce == "gradients=f32" else COMPUTED[low])
     units = []
     for group in how["modules"]:
         units += [[name] for name in _matches(module, group)] if isinstance(group, str) else [group]

@@ -106,7 +106,7 @@ class _Step:
             self.inputs[i["name"]] = torch.zeros(shape, dtype=self.DTYPES[i["dtype"]], device="cpu")
 
     def run(self) -> None:
-        low = dtp_torch.TYPES.get(self.plan["precision"].split(",")[0])
+        low = dtp_torch.COMPUTED.get(self.plan["precision"].split(",")[0])
         autocast = low in (torch.bfloat16, torch.float16) and not self.plan["torch"]["fully_shard"]
         means = []
         for _ in range(self.plan.get("microbatches", 1)):
