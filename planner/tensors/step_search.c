@@ -46,6 +46,8 @@ static const dtp_step_weights SWEEP[] = {
     {.compute = 1.0, .waiting = 1.0, .deferrable = 1.0, .issue = 1.0},
     {.compute = 0.3, .waiting = 0.3, .deferrable = 0.3, .issue = 1.0},
     {.compute = 1.0, .waiting = 0.5, .deferrable = 0.5},
+    {.compute = 1.0, .waiting = 2.0, .deferrable = 0.5},
+    {.compute = 1.0, .waiting = 2.0, .deferrable = 1.0},
 };
 /* Communication of both kinds is paid by the exposed share of all. */
 static const dtp_step_weights SHARED = {.compute = 1.0, .paid = 0.3};
