@@ -138,14 +138,14 @@ static void columns(const conv_job *j, const places_tile *t, int64_t first, int6
 
 /* ---- Y and W ---- */
 
-/* The rows of Y where they lie, NULL: they are copied. */
-static float *rows_of_y(const conv_job *j, const places_tile *t, int64_t *ld)
+/* The rows of Y where they lie, else `tile`: they are copied. */
+static float *rows_of_y(const conv_job *j, const places_tile *t, float *tile, int64_t *ld)
 {
     const dtp_conv_plan *p = j->p;
     const bool of_one = t->first / p->places == (t->first + t->n - 1) / p->places;
     if (!p->y_rows || !of_one) {
         *ld = t->n;
-        return NULL;
+        return tile;
     }
     const int64_t at = dtp_conv_offset(&p->groups, DTP_CONV_Y, t->group) + t->runs[0].y;
     *ld = p->outs.n > 0 ? p->outs.stride[DTP_CONV_Y][0] : t->n;
@@ -216,9 +216,10 @@ static void step(const conv_job *j, const places_tile *t, int64_t first, int64_t
     float *col = j->tiles, *tile = col + p->block * p->taps * p->tile;
     float *w = matrix_of(j, t->group) + first * p->taps;
     int64_t ldy;
-    float *there = rows_of_y(j, t, &ldy), *y = there != NULL ? there : tile;
+    float *y = rows_of_y(j, t, tile, &ldy);
+    const bool copied = y == tile;
     dtp_gemm g = {.alpha = 1.0f};
-    if (there == NULL && p->result != DTP_CONV_Y) {
+    if (copied && p->result != DTP_CONV_Y) {
         copy_y(j, t, tile);
     }
     if (p->result != DTP_CONV_X) {
@@ -242,7 +243,7 @@ static void step(const conv_job *j, const places_tile *t, int64_t first, int64_t
     if (p->result == DTP_CONV_X) {
         columns(j, t, first, n, false, col);
     }
-    if (there == NULL && p->result == DTP_CONV_Y && first + n == p->ins.total) {
+    if (copied && p->result == DTP_CONV_Y && first + n == p->ins.total) {
         copy_y(j, t, tile);
     }
 }
@@ -295,7 +296,7 @@ static dtp_status conv_kernel(const dtp_kernel_args *args, dtp_err *err)
     (void)err;
     conv_job job = {.p = p, .sum = p->wide ? space + p->elems[0] : out->data};
     for (int32_t i = 0; i < DTP_CONV_PARTS; i++) {
-        job.data[i] = p->at[i] < 0 ? NULL : args->in[p->at[i]].data;
+        job.data[i] = p->at[i] < 0 ? job.sum : args->in[p->at[i]].data;
     }
     job.w = !p->w_matrix              ? space
             : p->result == DTP_CONV_W ? job.sum

@@ -209,7 +209,7 @@ dtp_status dtp_lower_conv(dtp_lowering *l, dtp_err *err)
 dtp_status dtp_lower_pool(dtp_lowering *l, dtp_err *err)
 {
     dtp_aten_pool p;
-    const char *names[DTP_ATEN_CONV_AXES], *id;
+    const char *names[DTP_ATEN_CONV_AXES] = {NULL}, *id;
     DTP_TRY(dtp_aten_pool_of(l->m->g, l->node, &p, err));
     const int32_t first = dtp_value_of(l, l->x)->rank - p.n;
     DTP_TRY(dtp_only_operand(l, err));
