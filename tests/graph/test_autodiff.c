@@ -62,7 +62,7 @@ static int32_t count_op(const dtp_graph *g, const char *op, dtp_phase phase)
 
 typedef struct grad_row {
     fx_node node;
-    const char *in[MAX_IN];
+    const char *in[MAX_IN]; /* "=...": it has no gradient */
 } grad_row;
 
 #define ROW_REAL(op) {{#op, NULL, NULL}, {"f32 a=2 b=3"}},
@@ -134,6 +134,14 @@ static const grad_row DIFFERENTIABLE[] = {
     {{"rope", "dim:position=s dim:feature=d", NULL}, {"f32 s=4 d=6"}},
     {{"roll", "dim:dim=a int:shift=2", NULL}, {"f32 a=5 b=3"}},
     {{"reorder", "dim:dim=a int:chunks=2", NULL}, {"f32 a=4 b=3"}},
+    {{"quantize_e4m3", NULL, NULL}, {"f32 a=2 b=3", "=f32"}},
+    {{"quantize_e5m2", NULL, NULL}, {"f32 a=2 b=3", "=f32"}},
+    {{"conv", "dims:spatial=s dims:kernel=k", NULL}, {"f32 a=2 c=3 s=6", "f32 d=4 c=3 k=2"}},
+    {{"conv_transpose", "dims:spatial=s dims:kernel=k", NULL},
+     {"f32 a=2 d=4 s=5", "f32 d=4 c=3 k=2"}},
+    {{"conv_weight", "dims:spatial=s dims:kernel=k", "d=4 c=3 k=2"},
+     {"f32 a=2 c=3 s=6", "f32 a=2 d=4 s=5"}},
+    {{"pool", "int:kind=0 dims:spatial=s ints:window=3", NULL}, {"f32 a=2 s=6"}},
     DTP_UNARY_OPS(ROW)};
 
 static bool is_covered(const char *op)
@@ -173,11 +181,12 @@ static void check_gradients(const grad_row *row, int32_t only)
     dtp_err_clear(&err);
     for (; n < MAX_IN && row->in[n] != NULL; n++) {
         char name[16];
+        const char *type = row->in[n] + (row->in[n][0] == '=' ? 1 : 0);
         const bool is_float = row->in[n][0] == 'f';
         (void)snprintf(name, sizeof name, "in%d", n);
         in[n] = fx_tensor(g, name,
                           is_float && (only < 0 || only == n) ? DTP_TENSOR_PARAM : DTP_TENSOR_INPUT,
-                          row->in[n]);
+                          type);
     }
     const dtp_tensor_id y = fx_add(g, "node", row->node, n, in);
     const dtp_graph_tensor weight = {

@@ -85,15 +85,16 @@ static dtp_attr read_attr(dtp_graph *g, char *word, dtp_dim_id ids[DTP_MAX_RANK]
     if (strcmp(word, "dim") == 0) {
         return dtp_attr_dim(key, dim_of(g, value, 0));
     }
-    assert_string_equal(word, "dims");
+    const bool ints = strcmp(word, "ints") == 0;
     const char *rest = value;
-    char name[WORD];
+    char entry[WORD];
     int32_t n = 0;
-    while (next_word(&rest, ",", name)) {
+    assert_true(ints || strcmp(word, "dims") == 0);
+    while (next_word(&rest, ",", entry)) {
         assert_true(n < DTP_MAX_RANK);
-        ids[n++] = dim_of(g, name, 0);
+        ids[n++] = ints ? (int32_t)strtol(entry, NULL, 10) : dim_of(g, entry, 0);
     }
-    return dtp_attr_dims(key, n, ids);
+    return ints ? dtp_attr_ints(key, n, ids) : dtp_attr_dims(key, n, ids);
 }
 
 dtp_status fx_try(dtp_graph *g, const char *name, fx_node node, int32_t n_in,
