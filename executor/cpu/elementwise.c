@@ -9,6 +9,7 @@
 #include "executor/cpu/loops/halves.h"
 #include "executor/cpu/kernels.h"
 #include "executor/cpu/loops/simd.h"
+#include "executor/cpu/loops/widen.h"
 #include "executor/device/bound/elementwise.h"
 #include "executor/device/convert.h"
 
@@ -151,36 +152,22 @@ DTP_CPU_INLINE float silu_grad_of_both(float x, float dy)
     return dy * s * (1.0f + x * (1.0f - s));
 }
 
-DTP_CPU_INLINE float float_of(uint32_t bits)
-{
-    float x;
-    memcpy(&x, &bits, sizeof x);
-    return x;
-}
-
-DTP_CPU_INLINE uint32_t bits_of(float x)
-{
-    uint32_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    return bits;
-}
-
 /* x on the grid of an 8-bit float: the nearest one, the even one of two (docs/ops.md). 1.75 * 2^top
  * is its largest number, 2^(least - 127) its least normal one, `digits` its bits of mantissa. The
  * scale is the largest power of two that leaves amax at most the largest number. Adding 1.5 * 2^23
  * steps of the grid rounds. */
 DTP_CPU_INLINE float quantized(float x, float amax, uint32_t top, uint32_t least, uint32_t digits)
 {
-    const uint32_t size = bits_of(amax) & 0x7fffffffu, floor = 0x2b800000u; /* 2^-40 */
+    const uint32_t size = dtp_bits_of_float(amax) & 0x7fffffffu, floor = 0x2b800000u; /* 2^-40 */
     const uint32_t back = (((size < floor ? floor : size) + 0x1fffffu) >> 23) - top;
-    const float most = float_of((127u + top) << 23 | 0x600000u);
-    float t = x * float_of((254u - back) << 23);
+    const float most = dtp_float_of_bits((127u + top) << 23 | 0x600000u);
+    float t = x * dtp_float_of_bits((254u - back) << 23);
     t = t > most ? most : t;
     t = t < -most ? -most : t;
-    uint32_t unit = bits_of(t) & 0x7f800000u;
+    uint32_t unit = dtp_bits_of_float(t) & 0x7f800000u;
     unit = unit < least << 23 ? least << 23 : unit;
-    const float shift = float_of((unit + ((23u - digits) << 23)) | 0x400000u);
-    const float scale = size < 0x7f800000u ? float_of(back << 23) : NAN;
+    const float shift = dtp_float_of_bits((unit + ((23u - digits) << 23)) | 0x400000u);
+    const float scale = size < 0x7f800000u ? dtp_float_of_bits(back << 23) : NAN;
     return copysignf((t + shift) - shift, x) * scale;
 }
 
