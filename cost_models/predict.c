@@ -116,7 +116,7 @@ dtp_status dtp_program_additive_cost(const dtp_pricer *pricer, const dtp_program
 
 /* Depths that are tried, the least of equal ones first. */
 static const int32_t DEPTHS[] = {1, 2, 4, 8, 16, 32, DTP_OVERLAP_MAX_DEPTH};
-static const double GAIN = 0.001; /* what a deeper one, or a larger bucket, must save of the step */
+static const double GAIN = 0.001; /* what a deeper one, or another bucket, must save of the step */
 static const double EQUAL = 1e-9; /* steps that differ by less of them are equally long */
 enum { N_DEPTHS = sizeof DEPTHS / sizeof DEPTHS[0], MAX_LOWERED = 3 };
 
@@ -168,7 +168,7 @@ static int64_t bucket_for(const dtp_pricer *pricer)
     const double latency_s = dtp_price_coll(pricer, &coll);
     coll.count = MANY;
     const double moving_s = dtp_price_coll(pricer, &coll) - latency_s;
-    int64_t bytes = DTP_BUCKET_BYTES;
+    int64_t bytes = DTP_MIN_BUCKET_BYTES;
     while (bytes < DTP_MAX_BUCKET_BYTES &&
            moving_s * (double)bytes < BUCKET_LATENCIES * latency_s * (4.0 * MANY)) {
         bytes *= 2;
@@ -283,8 +283,9 @@ static bool arranged_alike(const dtp_program *a, const dtp_program *b)
     return same;
 }
 
-/* Larger buckets, where a step is shorter with them, or as long with less time in collectives: what
- * is hidden under kernels takes launches and links all the same. */
+/* Buckets of the size that suits the links, where a step is shorter with them, or as long with less
+ * time in collectives: what is hidden under kernels takes launches and links all the same. On fast
+ * links they are larger, on slow ones smaller, as the last of them then has less to wait for. */
 static dtp_status choose_buckets(const dtp_pricer *pricer, const dtp_lower_options *asked,
                                  dtp_lower_options *options, dtp_program *p,
                                  dtp_prediction *predicted, dtp_err *err)
@@ -292,23 +293,23 @@ static dtp_status choose_buckets(const dtp_pricer *pricer, const dtp_lower_optio
     const int64_t limit = memory_for(pricer, asked->overlap.memory_bytes, predicted->peak_bytes);
     const double below_s = predicted->step_time_s * (1.0 + EQUAL);
     const dtp_program before = *p;
-    dtp_lower_options larger = *asked;
+    dtp_lower_options suited = *asked;
     dtp_prediction with;
-    larger.overlap.bucket_bytes = bucket_for(pricer);
-    if (larger.overlap.bucket_bytes == options->overlap.bucket_bytes) {
+    suited.overlap.bucket_bytes = bucket_for(pricer);
+    if (suited.overlap.bucket_bytes == options->overlap.bucket_bytes) {
         return DTP_OK;
     }
-    DTP_TRY(dtp_program_arrange(p, &larger, err));
+    DTP_TRY(dtp_program_arrange(p, &suited, err));
     if (arranged_alike(p, &before)) {
         *p = before;
         return DTP_OK;
     }
-    DTP_TRY(choose(pricer, &larger, below_s, p, &with, err));
+    DTP_TRY(choose(pricer, &suited, below_s, p, &with, err));
     const bool shorter = with.step_time_s < predicted->step_time_s * (1.0 - GAIN);
     const bool less = with.step_time_s < below_s && with.comm_s < predicted->comm_s;
     if ((shorter || less) && with.peak_bytes <= limit) {
         *predicted = with;
-        *options = larger;
+        *options = suited;
     } else {
         *p = before;
     }

@@ -518,7 +518,7 @@ static dtp_status read_header(const dtp_json *root, dtp_plan *plan, dtp_err *err
         DTP_TRY(read_overlap(overlap, &plan->overlap, err));
     }
     if (bucket != NULL) {
-        DTP_TRY(dtp_json_int(bucket, DTP_BUCKET_BYTES, DTP_MAX_BUCKET_BYTES,
+        DTP_TRY(dtp_json_int(bucket, DTP_MIN_BUCKET_BYTES, DTP_MAX_BUCKET_BYTES,
                              &plan->overlap.bucket_bytes, err));
     }
     if (once != NULL) {

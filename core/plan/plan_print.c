@@ -219,7 +219,7 @@ static void print_choices(const dtp_plan *plan, const dtp_graph *g, dtp_strbuf *
     if (plan->overlap.depth > 0) {
         dtp_strbuf_addf(out, "overlap: depth %d\n", plan->overlap.depth);
     }
-    if (plan->overlap.bucket_bytes > DTP_BUCKET_BYTES) {
+    if (plan->overlap.bucket_bytes > 0 && plan->overlap.bucket_bytes != DTP_BUCKET_BYTES) {
         dtp_strbuf_addf(out, "buckets: %s\n",
                         dtp_byte_count((double)plan->overlap.bucket_bytes).text);
     }

@@ -185,7 +185,7 @@ static void write_overlap(dtp_json_writer *w, const dtp_overlap *overlap)
         dtp_json_write_int(w, "memory_bytes", overlap->memory_bytes);
         dtp_json_end_object(w);
     }
-    if (overlap->bucket_bytes > DTP_BUCKET_BYTES) {
+    if (overlap->bucket_bytes > 0 && overlap->bucket_bytes != DTP_BUCKET_BYTES) {
         dtp_json_write_int(w, "bucket_bytes", overlap->bucket_bytes);
     }
     if (overlap->once_bytes > 0) {
