@@ -196,7 +196,7 @@ static void place(mesh_search *s, int32_t m, int64_t left)
     if (s->n == DTP_SMALLER_MESHES) {
         return;
     }
-    if (m == s->mesh->n_dims) {
+    if (m == s->mesh->n_dims || m == DTP_MAX_MESH_DIMS) {
         bool all = true;
         for (int32_t i = 0; i < m; i++) {
             all = all && s->mesh->sizes[i] % s->now.sizes[i] == 0;
