@@ -58,7 +58,8 @@ tool_hint tool_hint_begin(const char *name)
 void tool_hint_note(tool_hint *hint, const char *candidate)
 {
     const size_t n = strlen(hint->name);
-    const bool begins = n > strspn(hint->name, "-") + 2 && strncasecmp(hint->name, candidate, n) == 0;
+    const bool begins =
+        n > strspn(hint->name, "-") + 2 && strncasecmp(hint->name, candidate, n) == 0;
     const int32_t d = begins ? 1 : dtp_name_distance(hint->name, candidate, hint->best);
     if (d < hint->best) {
         hint->best = d;

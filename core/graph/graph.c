@@ -421,11 +421,17 @@ int32_t dtp_graph_runs(const dtp_graph *g, dtp_phase phase)
     return phase != DTP_UPDATE && g->microbatches > 1 ? g->microbatches : 1;
 }
 
-dtp_status dtp_graph_without_dropout(dtp_graph *g, dtp_err *err)
+dtp_status dtp_graph_set_evaluation(dtp_graph *g, dtp_err *err)
 {
     for (dtp_node_id n = 0; n < g->n_nodes; n++) {
         dtp_node *node = &g->nodes[n];
         dtp_attr *attrs;
+        if ((node->op->flags & DTP_OP_IN_TRAINING) != 0) {
+            dtp_tensor_id *in;
+            DTP_TRY(DTP_NEW(g->arena, in, node->n_in, err));
+            in[0] = in[1] = node->in[1];
+            node->in = in;
+        }
         if ((node->op->flags & DTP_OP_RANDOM) == 0 || dtp_op_attr(node->op, "rate") == NULL) {
             continue;
         }

@@ -236,8 +236,9 @@ dtp_tensor_id dtp_graph_gradient(const dtp_graph *g, const char *name);
  * what else updates read; *n ids from `arena`. */
 dtp_status dtp_graph_results(const dtp_graph *g, dtp_arena *arena, int32_t *n,
                              const dtp_tensor_id **out, dtp_err *err) DTP_MUST_CHECK;
-/* Makes the ops that drop elements at random pass their operand on: their rate is 0. */
-dtp_status dtp_graph_without_dropout(dtp_graph *g, dtp_err *err) DTP_MUST_CHECK;
+/* Makes the ops that drop elements at random pass their operand on (their rate is 0), and those
+ * that are in_training the operand of evaluation. */
+dtp_status dtp_graph_set_evaluation(dtp_graph *g, dtp_err *err) DTP_MUST_CHECK;
 
 /* How often a node of this phase runs in a step. */
 int32_t dtp_graph_runs(const dtp_graph *g, dtp_phase phase);

@@ -106,16 +106,17 @@ dtp_status dtp_graph_copy_node(dtp_graph_copy *c, dtp_node_id n, const dtp_node_
     return DTP_OK;
 }
 
-void dtp_graph_mark_needed(const dtp_graph *g, bool *needed)
+void dtp_graph_mark_needed(const dtp_graph *g, bool evaluation, bool *needed)
 {
     for (dtp_node_id n = g->n_nodes - 1; n >= 0; n--) {
         const dtp_node *node = &g->nodes[n];
+        const bool second = evaluation && (node->op->flags & DTP_OP_IN_TRAINING) != 0;
         bool any = false;
         for (int32_t i = 0; i < node->n_out; i++) {
             any = any || needed[node->out[i]];
         }
         needed[node->out[0]] = any; /* says it of the node from here on */
-        for (int32_t i = 0; i < node->n_in && any; i++) {
+        for (int32_t i = second ? 1 : 0; i < node->n_in && any; i++) {
             needed[node->in[i]] = true;
         }
     }

@@ -30,9 +30,9 @@ dtp_node_spec dtp_graph_copy_spec(const dtp_graph_copy *c, dtp_node_id n,
 dtp_status dtp_graph_copy_node(dtp_graph_copy *c, dtp_node_id n, const dtp_node_spec *spec,
                                dtp_err *err) DTP_MUST_CHECK;
 
-/* Marks what the tensors that are marked are made of; whether a node is needed says its first
- * output. */
-void dtp_graph_mark_needed(const dtp_graph *g, bool *needed);
+/* Marks what the tensors that are marked are made of, in evaluation or as it is; whether a node is
+ * needed says its first output. */
+void dtp_graph_mark_needed(const dtp_graph *g, bool evaluation, bool *needed);
 
 /* Sources, and the nodes whose outputs are needed (by id of the first output; NULL: all), as they
  * are and in the order of ids. */

@@ -76,7 +76,8 @@ enum {
                                         each, some or one several times (dtp_op_moved) */
     DTP_OP_SCALE = 1 << 24, /* the scale of a quantization. Of a part of the rows of a batch it is
                                that of the part: nobody needs the one of all rows */
-    DTP_OP_ANY_DTYPE = 1 << 19 /* moves, fills or converts: kernels take every dtype */
+    DTP_OP_IN_TRAINING = 1 << 25, /* operand 0 in training, operand 1 in evaluation */
+    DTP_OP_ANY_DTYPE = 1 << 19    /* moves, fills or converts: kernels take every dtype */
 };
 
 /* A DTYPE attribute that says nothing: the element type is that of the operands. */

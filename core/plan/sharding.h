@@ -51,7 +51,7 @@ typedef struct dtp_overlap {
 
 enum {
     DTP_OVERLAP_MAX_DEPTH = 64,
-    DTP_OVERLAP_CHOOSE = -1,    /* cost_models/predict.h */
+    DTP_OVERLAP_CHOOSE = -1, /* cost_models/predict.h */
     DTP_MIN_BUCKET_BYTES = 64 << 10,
     DTP_BUCKET_BYTES = 4 << 20, /* unless another size is chosen */
     DTP_MAX_BUCKET_BYTES = 32 << 20

@@ -34,16 +34,22 @@ static void mark_needed(const dtp_graph *g, const dtp_graph *outputs_of, bool *n
             needed[t] = true;
         }
     }
-    dtp_graph_mark_needed(g, needed);
+    dtp_graph_mark_needed(g, true, needed);
 }
 
-/* A sum over microbatches is what one of them gives. */
+/* A sum over microbatches is what one of them gives; what differs in training is the operand of
+ * evaluation. */
 static dtp_status copy_node(dtp_graph_copy *c, dtp_node_id n, dtp_err *err)
 {
+    const dtp_node *node = &c->from->nodes[n];
     const dtp_tensor_id t = c->from->nodes[n].out[0], part = dtp_microbatch_part(c->from, t);
     dtp_tensor_id in[DTP_MAX_OP_IN];
     if (part != t) {
         c->tensor[t] = c->tensor[part];
+        return DTP_OK;
+    }
+    if ((node->op->flags & DTP_OP_IN_TRAINING) != 0) {
+        c->tensor[t] = c->tensor[node->in[1]];
         return DTP_OK;
     }
     dtp_node_spec spec = dtp_graph_copy_spec(c, n, in);
@@ -252,7 +258,7 @@ static dtp_status build(dtp_graph_copy *c, const dtp_graph *outputs_of, dtp_err 
         dtp_arena_destroy(scratch);
         DTP_TRY(s);
     }
-    return dtp_graph_without_dropout(to, err);
+    return dtp_graph_set_evaluation(to, err);
 }
 
 dtp_status dtp_graph_evaluation(const dtp_graph *g, const dtp_graph *outputs_of,

@@ -90,7 +90,7 @@ static void mark_needed(const dtp_graph *g, const dtp_outputs *outputs, bool *ne
     if (g->loss >= 0) {
         needed[g->loss] = true;
     }
-    dtp_graph_mark_needed(g, needed);
+    dtp_graph_mark_needed(g, false, needed);
 }
 
 static dtp_status copy_needed(dtp_graph_copy *copy, const dtp_outputs *outputs, const bool *needed,

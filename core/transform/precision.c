@@ -54,6 +54,7 @@ typedef struct forward_work {
     dtp_node_id *reader;  /* by tensor: the first forward node that reads it, -1 = none */
     bool *shared;         /* by tensor: nodes of several instances of blocks read it */
     bool *wide;           /* by tensor: a node that computes in f32 reads it */
+    bool *kept;           /* by tensor: it is for updates of parameters alone, or a statistic */
 } forward_work;
 
 static const dtp_ttype *type_of(const dtp_graph *g, dtp_tensor_id t)
@@ -66,16 +67,18 @@ static bool has_result(const dtp_node *node)
     return dtp_op_attr(node->op, "result") != NULL;
 }
 
-/* Nodes that are in f32 whatever they read: statistics, and what makes a scalar of scalars or
- * cannot give f32 for 16-bit operands. */
-static bool stays_wide(const dtp_graph *g, const dtp_node *node)
+/* Nodes that are in f32 whatever they read: statistics, what makes new values of parameters, and
+ * what makes a scalar of scalars or cannot give f32 for 16-bit operands. */
+static bool stays_wide(const forward_work *w, const dtp_node *node)
 {
+    const dtp_graph *g = w->g;
     bool scalars = type_of(g, node->out[0])->rank == 0;
     const bool sums = has_result(node) || (node->op->flags & DTP_OP_SOFTMAX_LOSS) != 0;
     for (int32_t i = 0; i < node->n_in && scalars && sums; i++) {
         scalars = type_of(g, node->in[i])->rank == 0;
     }
-    return scalars || (node->op->flags & DTP_OP_STATISTIC) != 0;
+    return scalars || (node->op->flags & (DTP_OP_STATISTIC | DTP_OP_IN_TRAINING)) != 0 ||
+           (w->kept[node->out[0]] && !has_result(node));
 }
 
 /* Nodes without float results, such as comparisons, that read only what is in f32 anyway. */
@@ -167,18 +170,47 @@ static dtp_status copy_forward(forward_work *w, dtp_node_id n, dtp_err *err)
     dtp_tensor_id in[DTP_MAX_OP_IN];
     dtp_attr attrs[MAX_ATTRS];
     dtp_node_spec spec = dtp_graph_copy_spec(&w->copy, n, in);
-    const bool wide = stays_wide(w->g, node) || compares_wide(w, node);
+    const bool wide = stays_wide(w, node) || compares_wide(w, node);
     for (int32_t i = 0; i < node->n_in; i++) {
         const bool weights = (node->op->flags & DTP_OP_SOFTMAX_LOSS) != 0 && i > 0;
         DTP_TRY(operand(w, node->in[i], wide || weights ? DTP_F32 : w->compute, &in[i], err));
     }
     if (makes_numbers(w, node)) {
         DTP_TRY(set_dtype(&spec, attrs, "dtype", w->compute, err));
-    } else if (!wide && has_result(node) && type_of(w->g, node->out[0])->rank == 0 &&
-               type_of(w->g, node->in[0])->dtype == DTP_F32) {
+    } else if (!wide && has_result(node) && type_of(w->g, node->in[0])->dtype == DTP_F32 &&
+               (type_of(w->g, node->out[0])->rank == 0 || w->kept[node->out[0]])) {
         DTP_TRY(set_dtype(&spec, attrs, "result", DTP_F32, err));
     }
     return dtp_graph_copy_node(&w->copy, n, &spec, err);
+}
+
+/* Marks what updates of parameters are made of, as far as nothing else reads it, and what
+ * in_training takes in training. */
+static dtp_status find_kept(forward_work *w, dtp_arena *scratch, dtp_err *err)
+{
+    const dtp_graph *g = w->g;
+    bool *others, *statistic; /* by tensor: something else reads it; in_training does */
+    DTP_TRY(DTP_NEW(scratch, others, g->n_tensors, err));
+    DTP_TRY(DTP_NEW(scratch, statistic, g->n_tensors, err));
+    for (int32_t i = 0; i < g->n_outputs; i++) {
+        others[g->outputs[i]] = true;
+    }
+    for (int32_t i = 0; i < g->n_updates; i++) {
+        w->kept[g->updates[i].value] = true;
+    }
+    for (dtp_node_id n = g->n_nodes - 1; n >= 0; n--) {
+        const dtp_node *node = &g->nodes[n];
+        const dtp_tensor_id out = node->out[0];
+        const bool keeps = w->kept[out] && !others[out];
+        for (int32_t i = 0; i < node->n_in && node->phase == DTP_FORWARD; i++) {
+            bool *reads = keeps ? w->kept : others;
+            reads[node->in[i]] = true;
+            statistic[node->in[i]] =
+                statistic[node->in[i]] || (i == 0 && (node->op->flags & DTP_OP_IN_TRAINING) != 0);
+        }
+        w->kept[out] = keeps || statistic[out];
+    }
+    return DTP_OK;
 }
 
 /* Fills the readers of every tensor. */
@@ -187,7 +219,7 @@ static void find_readers(forward_work *w)
     for (dtp_node_id n = 0; n < w->g->n_nodes; n++) {
         const dtp_node *node = &w->g->nodes[n];
         const bool wide =
-            stays_wide(w->g, node) || !dtp_dtype_is_float(type_of(w->g, node->out[0])->dtype);
+            stays_wide(w, node) || !dtp_dtype_is_float(type_of(w->g, node->out[0])->dtype);
         for (int32_t i = 0; i < node->n_in && node->phase == DTP_FORWARD; i++) {
             const dtp_tensor_id t = node->in[i];
             const dtp_node *first = w->reader[t] >= 0 ? &w->g->nodes[w->reader[t]] : NULL;
@@ -215,6 +247,14 @@ static dtp_status add_forward(forward_work *w, dtp_err *err)
     for (int32_t i = 0; i < g->n_outputs; i++) {
         DTP_TRY(dtp_graph_add_output(w->copy.to, w->copy.tensor[g->outputs[i]], err));
     }
+    for (int32_t i = 0; i < g->n_updates; i++) { /* those of optimizers are made anew */
+        const dtp_update *u = &g->updates[i];
+        if (g->nodes[g->tensors[u->value].producer].phase == DTP_FORWARD) {
+            DTP_TRY(dtp_graph_add_update(
+                w->copy.to, (dtp_update){w->copy.tensor[u->target], w->copy.tensor[u->value]},
+                err));
+        }
+    }
     w->copy.to->loss = g->loss >= 0 ? w->copy.tensor[g->loss] : -1;
     return DTP_OK;
 }
@@ -228,10 +268,12 @@ static dtp_status forward(const dtp_graph *g, const dtp_precision *p, dtp_arena 
     DTP_TRY(DTP_NEW(scratch, w.reader, n, err));
     DTP_TRY(DTP_NEW(scratch, w.shared, n, err));
     DTP_TRY(DTP_NEW(scratch, w.wide, n, err));
+    DTP_TRY(DTP_NEW(scratch, w.kept, n, err));
     for (size_t t = 0; t < n; t++) {
         w.other[t] = -1;
         w.reader[t] = -1;
     }
+    DTP_TRY(find_kept(&w, scratch, err));
     find_readers(&w);
     DTP_TRY(dtp_graph_copy_begin(g, &w.copy, err));
     *out = w.copy.to;

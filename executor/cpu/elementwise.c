@@ -215,7 +215,8 @@ DTP_CPU_INLINE float quantized(float x, float amax, uint32_t top, uint32_t least
     OP(elu_grad, return x > 0.0f ? y : a * expf(x) * y)                                            \
     OP(clamp_grad, return x >= a && x <= b ? y : 0.0f)                                             \
     OP(quantize_e4m3, return quantized(x, y, 8, 121, 3))                                           \
-    OP(quantize_e5m2, return quantized(x, y, 15, 113, 2))
+    OP(quantize_e5m2, return quantized(x, y, 15, 113, 2))                                          \
+    OP(in_training, (void)y; return x)
 
 /* Of floats, where a NaN on either side wins, and of integers, which wrap around. */
 #define ARITHMETIC(OP)                                                                             \

@@ -653,7 +653,7 @@ static dtp_status grow(folder *f, dtp_err *err)
 dtp_status dtp_const_buffer(folder *f, int32_t value, dtp_err *err)
 {
     DTP_TRY(grow(f, err));
-    if (f->g->values[value].role == ATEN_BUFFER) {
+    if (f->g->values[value].role == ATEN_BUFFER && f->g->values[value].update == 0) {
         read_buffer(f, &f->g->values[value], &f->c[value]);
     }
     return DTP_OK;

@@ -86,6 +86,10 @@ void dtp_aten_mark(dtp_aten *g)
     for (int32_t i = 0; i < g->n_outputs; i++) {
         need(g, g->outputs[i]);
     }
+    for (int32_t i = 0; i < g->n_inputs; i++) {
+        const int32_t update = g->values[g->inputs[i]].update;
+        need(g, update > 0 ? update : -1);
+    }
     for (int32_t i = g->n_nodes; i-- > 0;) { /* operands stand before their use */
         const dtp_aten_node *node = &g->nodes[i];
         for (int32_t k = 0; k < node->n_args && node->live; k++) {

@@ -45,6 +45,7 @@ typedef struct dtp_aten_value {
     int32_t node;                      /* that makes it; -1 */
     const char *data; /* elements, row by row, in `bytes` bytes; NULL: not in the file */
     int64_t bytes;
+    int32_t update; /* of a buffer: the value that replaces it after a step; 0: none does */
     bool table; /* PARAM: numbers that nothing trains, a buffer or a constant that was computed */
     int32_t stored; /* of a table: the element type of `data` */
     uint32_t same;  /* of a table: bits of the axes along which it is the same; `data` lacks them */

@@ -18,8 +18,8 @@ const dtp_export_form dtp_export_forms[] = {
      ~(uint32_t)OWN, 0, false, false, dtp_export__placements},
     {"torch", "placements, with what parallelize_module and fully_shard take: dtp.torch/1",
      ~(uint32_t)(OWN | MODULES), MODULES, true, false, dtp_export__torch},
-    {"jax", "a PartitionSpec per parameter, and points to constrain, for JAX", ~(uint32_t)MODULES,
-     0, false, true, dtp_export__jax},
+    {"jax", "a PartitionSpec per parameter, and points to constrain, for JAX",
+     ~(uint32_t)(MODULES | 1 << DTP_LOST_STATISTICS), 0, false, true, dtp_export__jax},
     {"hf", "a tp_plan of transformers' style names", TRAINING, 0, false, false, dtp_export__hf},
     {"rules", "logical axis rules (MaxText, flax)", TRAINING, 0, false, false, dtp_export__rules},
     {NULL, NULL, 0, 0, false, false, NULL},
@@ -99,7 +99,8 @@ dtp_status dtp_export_says_all(const dtp_export_form *form, const dtp_plan *plan
     s = s == DTP_OK ? dtp_export_write(form, &placements, &w, &lost, err) : s;
     *how = s == DTP_OK ? DTP_SAID : DTP_SAID_NOT;
     for (int32_t k = 0; k < DTP_N_LOST; k++) {
-        *how = k != DTP_LOST_NAME && lost.any[k] ? DTP_SAID_NOT : *how;
+        const bool hint = k == DTP_LOST_NAME || k == DTP_LOST_STATISTICS;
+        *how = !hint && lost.any[k] ? DTP_SAID_NOT : *how;
     }
     if (*how == DTP_SAID && form->has_modules) {
         dtp_torch_plan modules;

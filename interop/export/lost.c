@@ -74,6 +74,10 @@ static const struct {
                         "the plan sums what several nodes give, gradients of q, k and v or of a "
                         "tied table, before ranks add up, XLA one by one: more bytes",
                         "--expressible jax plans with what XLA sends"},
+    [DTP_LOST_STATISTICS] = {"statistics",
+                             "statistics of the batch are those of the rows of all ranks, the "
+                             "framework takes those of a rank",
+                             "torch.nn.SyncBatchNorm.convert_sync_batchnorm(module)"},
 };
 
 const char *dtp_lost_name(dtp_lost_kind kind)

@@ -452,6 +452,25 @@ static dtp_status add_values(collector *c, dtp_err *err)
     return add_activations(c, err);
 }
 
+/* Names the statistics of rows that are split. */
+static dtp_status lose_statistics(collector *c, dtp_err *err)
+{
+    const dtp_graph *g = c->g;
+    for (dtp_node_id n = 0; n < g->n_nodes; n++) {
+        const bool in_training = (g->nodes[n].op->flags & DTP_OP_IN_TRAINING) != 0;
+        const dtp_tensor_id s = in_training ? g->nodes[n].in[0] : -1;
+        const dtp_node_id maker = s >= 0 ? g->tensors[s].producer : -1;
+        bool split = false;
+        for (int32_t m = 0; m < c->p->plan->mesh.n_dims && maker >= 0; m++) {
+            const dtp_layout *rows = &c->s->layouts[g->nodes[maker].in[0]];
+            split = split || (rows->placement[m].kind == DTP_SHARD &&
+                              c->s->layouts[s].placement[m].kind != DTP_SHARD);
+        }
+        DTP_TRY(split ? lose(c, DTP_LOST_STATISTICS, g->tensors[s].name, err) : DTP_OK);
+    }
+    return DTP_OK;
+}
+
 /* What is lost of the plan as a whole. A plan for a form leaves steps and schedule to the
  * framework. */
 static dtp_status lose_schedule(collector *c, dtp_err *err)
@@ -496,5 +515,6 @@ dtp_status dtp_placements_make(const dtp_plan *plan, const dtp_graph *graph, con
     }
     DTP_TRY(compare_training(&c, err));
     DTP_TRY(add_values(&c, err));
+    DTP_TRY(lose_statistics(&c, err));
     return lose_schedule(&c, err);
 }

@@ -31,6 +31,7 @@ typedef enum dtp_lost_kind {
     DTP_LOST_NAME,
     DTP_LOST_FROZEN,
     DTP_LOST_TERMS,
+    DTP_LOST_STATISTICS,
     DTP_N_LOST
 } dtp_lost_kind;
 

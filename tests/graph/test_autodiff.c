@@ -134,6 +134,7 @@ static const grad_row DIFFERENTIABLE[] = {
     {{"rope", "dim:position=s dim:feature=d", NULL}, {"f32 s=4 d=6"}},
     {{"roll", "dim:dim=a int:shift=2", NULL}, {"f32 a=5 b=3"}},
     {{"reorder", "dim:dim=a int:chunks=2", NULL}, {"f32 a=4 b=3"}},
+    {{"in_training", NULL, NULL}, {"f32 a=2 b=3", "=f32 a=2 b=3"}},
     {{"quantize_e4m3", NULL, NULL}, {"f32 a=2 b=3", "=f32"}},
     {{"quantize_e5m2", NULL, NULL}, {"f32 a=2 b=3", "=f32"}},
     {{"conv", "dims:spatial=s dims:kernel=k", NULL}, {"f32 a=2 c=3 s=6", "f32 d=4 c=3 k=2"}},
@@ -162,7 +163,7 @@ static void check_needed(const dtp_graph *g, const char *op)
     for (int32_t i = 0; i < g->n_grads; i++) {
         needed[g->grads[i].grad] = true;
     }
-    dtp_graph_mark_needed(g, needed);
+    dtp_graph_mark_needed(g, false, needed);
     for (int32_t n = 0; n < g->n_nodes && g->n_grads > 0; n++) {
         if (g->nodes[n].phase == DTP_BACKWARD && !needed[g->nodes[n].out[0]]) {
             fail_msg("%s: nothing needs '%s'", op, g->nodes[n].name);

@@ -97,7 +97,7 @@ static void check_frozen(const dtp_graph *g)
     for (int32_t i = 0; i < g->n_outputs; i++) {
         needed[g->outputs[i]] = true;
     }
-    dtp_graph_mark_needed(g, needed);
+    dtp_graph_mark_needed(g, false, needed);
     for (dtp_node_id n = 0; n < g->n_nodes; n++) {
         const dtp_node *node = &g->nodes[n];
         if (node->phase != DTP_FORWARD && !needed[node->out[0]]) {

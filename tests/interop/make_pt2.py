@@ -3,6 +3,7 @@
 
 Run by hand where torch is installed: python3 make_pt2.py FOLDER [NAME ..]. Each file also holds, as test/*.npy, the
 inputs of one call and what the module gives for them. Places of source lines lose their folders."""
+import copy
 import io
 import json
 import math
@@ -14,7 +15,7 @@ import zipfile
 import numpy as np
 import torch
 import torch.nn.functional as F
-from pt2_modules import Convs, Indices, Losses, Pairs, Rows, Scores, Tables, Writes
+from pt2_modules import Convs, Indices, Losses, Pairs, Rows, Running, Scores, Tables, Writes
 from torch import nn
 
 
@@ -608,6 +609,23 @@ GRADIENTS = ("convs", "tables", "writes", "scores", "losses", "pairs", "indices"
 DYNAMIC = {"sizes": {"x": {0: torch.export.Dim("rows", min=2), 1: torch.export.Dim("length", min=4, max=64)}}}
 
 
+def trained(module, feeds):
+    """Losses of ten steps of the optimizer that an imported model has, the buffers afterwards, and the loss in evaluation."""
+    module = copy.deepcopy(module).double().train()
+    feeds = {k: v.double() if v.is_floating_point() else v for k, v in feeds.items()}
+    optimizer = torch.optim.AdamW(module.parameters(), lr=0.0003, weight_decay=0.1)
+    losses = []
+    for _ in range(10):
+        optimizer.zero_grad()
+        loss = module(**feeds)
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    out = {"losses": np.array(losses), **{f"buffer.{k}": v.numpy() for k, v in module.named_buffers() if v.is_floating_point()}}
+    out = {k: v.copy() for k, v in out.items()}
+    return {**out, "evaluated": module.eval()(**feeds).detach().numpy()}
+
+
 def main(folder, *names):
     ids = lambda n, l, below: torch.randint(0, below, (n, l))
     for name, make, inputs in (
@@ -640,19 +658,22 @@ def main(folder, *names):
         ("routed", Routed, lambda: {"x": torch.randn(4, 6, 8)}),
         ("rows", Rows, lambda: {"x": torch.randn(6, 4, 8), "at": torch.tensor([1, 4, 1, -5 % 6, 0]), "cols": torch.tensor([3, 1])}),
         ("convs", Convs, lambda: {"x": torch.randn(2, 4, 11, 9), "sound": torch.randn(2, 6, 12), "noise": torch.randn(2, 10, 1, 1)}),
+        ("running", Running, lambda: {"x": torch.randn(8, 3, 7, 6), "y": torch.randint(0, 4, (8,))}),
         ("sizes", Sizes, lambda: {"x": torch.randn(4, 8, 6)}),
         ("bounds", Bounds, lambda: {"x": torch.randn(4, 6), "ids": torch.randint(-3, 4, (4, 6)), "labels": torch.tensor([1, -100, 4, 0])}),
     ):
         if names and name not in names:
             continue
         torch.manual_seed(7)
-        module, feeds = make().eval(), inputs()
+        module, feeds = make().train(name == "running"), inputs()
         out = module(**feeds)
+        after = trained(module, feeds) if name == "running" else {}
         out = out if isinstance(out, tuple) else (out,)
         file = io.BytesIO()
         torch.export.save(torch.export.export(module, (), feeds, dynamic_shapes=DYNAMIC.get(name)), file)
         tests = {f"in.{k}": v.numpy() for k, v in feeds.items() if isinstance(v, torch.Tensor)}
         tests.update({f"out.{i}": (v.float() if v.dtype == torch.bfloat16 else v).detach().numpy() for i, v in enumerate(out)})
+        tests.update(after)
         if name in GRADIENTS:
             out[0].backward()
             tests.update({f"grad.{k}": v.grad.numpy() for k, v in module.named_parameters()})

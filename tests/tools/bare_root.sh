@@ -8,7 +8,7 @@ make_root() {
     mkdir -p "$1"
     debootstrap --variant=minbase "${@:4}" "$2" "$1" "$3" >"$1.log" 2>&1 || { tail -20 "$1.log"; return 1; }
     rm -f "$1.log"
-    echo '127.0.0.1 localhost' >"$1/etc/hosts" # installers and containers write it
+    echo "127.0.0.1 localhost $(hostname)" >"$1/etc/hosts" # installers and containers write it
 }
 
 # The release and the mirror of this machine.

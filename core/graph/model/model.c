@@ -35,6 +35,7 @@ static dtp_status read_graph(dtp_model_reader *r, dtp_err *err)
     DTP_TRY(dtp_model__blocks(r, err));
     DTP_TRY(dtp_json_require(r->root, "nodes", &nodes, err));
     DTP_TRY(dtp_model__node_list(r, &scope, nodes, err));
+    DTP_TRY(dtp_model__updates(r, &scope, params, err));
     DTP_TRY(dtp_model__blocks_used(r, err));
     const dtp_json *outputs = dtp_json_get(r->root, "outputs");
     if (outputs != NULL) {
@@ -62,9 +63,11 @@ static dtp_status read_graph(dtp_model_reader *r, dtp_err *err)
     DTP_TRY(train != NULL ? dtp_model__train(r, &scope, train, &loss, err) : DTP_OK);
     if (r->options->forward_only) {
         r->g->forward_only = true;
-        return dtp_graph_without_dropout(r->g, err);
+        r->g->n_updates = 0;
+        return dtp_graph_set_evaluation(r->g, err);
     }
     if (train == NULL) {
+        r->g->n_updates = 0;
         return DTP_OK;
     }
     r->g->loss = loss;

@@ -204,6 +204,7 @@ static dtp_status expand(dtp_model_reader *r, dtp_model_scope *scope, const dtp_
         }
         const int32_t n_bindings = inner.n_bindings;
         DTP_TRY(dtp_model__node_list(r, &inner, dtp_json_get(p.block, "nodes"), err));
+        DTP_TRY(dtp_model__updates(r, &inner, params, err));
         DTP_TRY(carry_over(r, &p, &inner, err));
         inner.n_bindings = n_bindings; /* forget the results of inner repeats */
     }

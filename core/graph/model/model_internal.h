@@ -80,6 +80,9 @@ dtp_status dtp_model__inputs(dtp_model_reader *r, dtp_err *err) DTP_MUST_CHECK;
 /* The "params" of the model or of a block instance. */
 dtp_status dtp_model__params(dtp_model_reader *r, const dtp_model_scope *scope,
                              const dtp_json *params, dtp_err *err) DTP_MUST_CHECK;
+/* What "update" says of them, when the nodes of the scope have been read. */
+dtp_status dtp_model__updates(dtp_model_reader *r, const dtp_model_scope *scope,
+                              const dtp_json *params, dtp_err *err) DTP_MUST_CHECK;
 /* A dtype name; f32 becomes f64 under the option. */
 dtp_status dtp_model__dtype(const dtp_model_reader *r, const dtp_json *v, dtp_dtype *out,
                             dtp_err *err) DTP_MUST_CHECK;

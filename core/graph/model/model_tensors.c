@@ -120,7 +120,7 @@ static dtp_status read_init(const dtp_json *v, dtp_init *out, dtp_err *err)
 dtp_status dtp_model__params(dtp_model_reader *r, const dtp_model_scope *scope,
                              const dtp_json *params, dtp_err *err)
 {
-    static const char *const keys[] = {"dims", "dtype", "init", "frozen", NULL};
+    static const char *const keys[] = {"dims", "dtype", "init", "frozen", "update", NULL};
     DTP_TRY(dtp_json_expect(params, DTP_JSON_OBJECT, err));
     for (int32_t i = 0; i < dtp_json_size(params); i++) {
         const dtp_json *v = dtp_json_at(params, i), *init;
@@ -138,7 +138,38 @@ dtp_status dtp_model__params(dtp_model_reader *r, const dtp_model_scope *scope,
         if (dtp_json_get(v, "frozen") != NULL) {
             DTP_TRY(dtp_json_get_bool(v, "frozen", &spec.frozen, err));
         }
+        if (dtp_json_get(v, "update") != NULL && dtp_json_get(v, "frozen") != NULL) {
+            return dtp_json_fail(v, err, "a param has 'frozen' or 'update', not both");
+        }
+        spec.frozen = spec.frozen || dtp_json_get(v, "update") != NULL;
         DTP_TRY(add_tensor(r, v, &spec, err));
+    }
+    return DTP_OK;
+}
+
+dtp_status dtp_model__updates(dtp_model_reader *r, const dtp_model_scope *scope,
+                              const dtp_json *params, dtp_err *err)
+{
+    for (int32_t i = 0; params != NULL && i < dtp_json_size(params); i++) {
+        const dtp_json *member = dtp_json_at(params, i), *next = dtp_json_get(member, "update");
+        dtp_update u;
+        if (next == NULL) {
+            continue;
+        }
+        u.target = dtp_model__find(r, scope, dtp_json_key(member));
+        DTP_TRY(dtp_model__tensor(r, scope, next, &u.value, err));
+        const dtp_graph_tensor *was = &r->g->tensors[u.target], *is = &r->g->tensors[u.value];
+        if (is->kind != DTP_TENSOR_VALUE) {
+            return dtp_json_fail(next, err, "'%s' is no result of a node", is->name);
+        }
+        if (!dtp_ttype_equal(&was->type, &is->type)) {
+            char a[DTP_TTYPE_TEXT_BYTES], b[DTP_TTYPE_TEXT_BYTES];
+            dtp_ttype_print(&was->type, &r->g->dims, a);
+            dtp_ttype_print(&is->type, &r->g->dims, b);
+            return dtp_json_fail(next, err, "'%s' is %.160s, its update is %.160s", was->name, a,
+                                 b);
+        }
+        DTP_TRY(dtp_graph_add_update(r->g, u, err));
     }
     return DTP_OK;
 }

@@ -13,7 +13,7 @@ static dtp_status infer_same(const dtp_op_call *call, bool has_out, dtp_ttype *o
     return dtp_op__set_out(call, has_out, &call->in[0], out, err);
 }
 
-/* The gradient of a function, from two operands of one float dtype and the same dims. */
+/* Of two operands of one float dtype and the same dims. */
 static dtp_status infer_pair(const dtp_op_call *call, bool has_out, dtp_ttype *out, dtp_err *err)
 {
     DTP_TRY(dtp_op__need_float(call, 0, err));
@@ -246,6 +246,14 @@ static dtp_status vjp_mod(dtp_vjp *v, dtp_err *err)
     return DTP_OK;
 }
 
+/* There are no gradients in evaluation. */
+static dtp_status vjp_in_training(dtp_vjp *v, dtp_err *err)
+{
+    (void)err;
+    v->d_in[0] = v->d_out[0];
+    return DTP_OK;
+}
+
 /* As if nothing was rounded. */
 static dtp_status vjp_quantize(dtp_vjp *v, dtp_err *err)
 {
@@ -404,6 +412,15 @@ const dtp_op_def dtp_ops_elementwise[] = {
         .elem_flops = 1.0,
         .vjp = vjp_select,
         .bench = {"?rc rc rc"},
+        .f32_error = DTP_EXACT,
+    },
+    {
+        DTP_ROW("in_training", "a in training, b in evaluation", 2, 2, 1),
+        .flags = DTP_OP_ELEMENTWISE | DTP_OP_FUSES | DTP_OP_IN_TRAINING,
+        .infer = infer_pair,
+        .vjp = vjp_in_training,
+        .inplace_in = {1},
+        .bench = {"rc rc"},
         .f32_error = DTP_EXACT,
     },
     {ROW_GRAD("leaky_relu_grad", "dy, or slope dy where x <= 0", infer_pair, 1.0, DTP_OP_FUSES),

@@ -33,6 +33,7 @@ static const dtp_aten_op ops[] = {
     OP("baddbmm", product, product, NULL, "self:t batch1:t batch2:t beta=1 alpha=1"),
     OP("dtp.attention", attention, attention, NULL,
        "query:t key:t value:t mask:t causal:n scale:n dropout:n"),
+    OP("dtp.in_training", broadcast, binary, "in_training", "self:t other:t"),
     OP("dtp.rope", same, rope, NULL, "self:t base:n position:n"),
     OP("dtp.rms_norm", norm, norm, "rms_norm", "input:t weight:t eps:n"),
     OP("dtp.gelu_erf", same, gelu, NULL, "self:t"),

@@ -110,7 +110,14 @@ static void put_param(writer *w, int32_t value, dtp_strbuf *names)
     dtp_strbuf_addf(b, "%s\n%s\"%s\": {", b->len > 0 ? "," : "",
                     block == NULL ? "    " : "        ", local);
     put_type(w, b, value);
-    dtp_strbuf_addf(b, ", \"init\": %s%s}", init, v->frozen ? ", \"frozen\": true" : "");
+    dtp_strbuf_addf(b, ", \"init\": %s", init);
+    if (v->update > 0) {
+        const char *id = w->m->low[v->update].id;
+        dtp_strbuf_addf(b, ", \"update\": \"%s\"}",
+                        block == NULL ? id : dtp_block_local(block, k, id));
+    } else {
+        dtp_strbuf_add(b, v->frozen ? ", \"frozen\": true}" : "}");
+    }
     const char *all = block == NULL ? "" : dtp_joined(w->m, block->prefix, "", ".*.");
     dtp_strbuf_addf(names, "%s\n    \"%s%s\": {\"name\": \"%s%s\", \"axes\": [",
                     names->len > 0 ? "," : "", all, local, all, theirs);

@@ -133,7 +133,7 @@ dtp_status dtp_tables_store(dtp_importer *m, dtp_err *err)
         inputs[i] = g->inputs[i];
         const dtp_aten_value *v = &g->values[inputs[i]];
         table[inputs[i]] =
-            v->role == ATEN_BUFFER && (dtp_const_known(&m->consts[inputs[i]]) ||
+            v->role == ATEN_BUFFER && (dtp_const_known(&m->consts[inputs[i]]) || v->update > 0 ||
                                        (v->data != NULL && dtp_aten_real_type(v->dtype)));
     }
     g->inputs = inputs;

@@ -141,6 +141,14 @@ dtp_aten_value dtp_expand_broadcast(const dtp_expansion *e, int32_t n, const dtp
     return like;
 }
 
+int32_t dtp_expand_with(dtp_expansion *e, const char *op, int32_t x, double by,
+                        const dtp_aten_value *like)
+{
+    const dtp_aten_arg args[] = {dtp_expand_tensor(e, "self", x),
+                                 dtp_expand_number(e, "other", by)};
+    return x < 0 ? -1 : dtp_expand_node(e, op, 2, args, 1, like);
+}
+
 int32_t dtp_expand_two(dtp_expansion *e, const char *op, int32_t a, int32_t b)
 {
     const dtp_aten_arg args[] = {dtp_expand_tensor(e, "self", a), dtp_expand_tensor(e, "other", b)};

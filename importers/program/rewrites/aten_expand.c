@@ -12,8 +12,7 @@
 static bool begin_in_place(dtp_expansion *e, dtp_aten_node *node, int32_t x)
 {
     const size_t n = strcspn(node->op, ".") + 1, len = strcspn(node->op + n, ".");
-    if (strncmp(node->op, "aten.", 5) != 0 || len < 2 || node->op[n + len - 1] != '_' ||
-        node->op[n] == '_' || node->n_outs != 1) {
+    if (!dtp_writes_in_place(node)) {
         return false;
     }
     char *op = dtp_arena_strdup(e->g->arena, node->op);
@@ -93,6 +92,10 @@ static dtp_status take_again(dtp_expansion *e, int32_t root, const bool *done)
             dtp_writes_root(e, first) != root) {
             continue;
         }
+        if (e->views[first].same) {
+            e->is[first] = done[first] ? e->is[first] : e->is[e->views[first].base];
+            continue;
+        }
         const dtp_aten_value like = e->g->values[first];
         dtp_aten_arg *args;
         DTP_TRY(DTP_NEW(e->g->arena, args, node->n_args + 1, e->err));
@@ -146,7 +149,7 @@ static dtp_status expand_node(dtp_expansion *e, dtp_aten_node *node)
     }
     const int32_t from = dtp_aten_input(node, 0);
     if (dtp_aten_is(node, "detach") && from >= 0 && node->n_outs == 1 &&
-        (!e->trains || !dtp_aten_real_type(e->g->values[from].dtype) ||
+        (!e->trains || !node->live || !dtp_aten_real_type(e->g->values[from].dtype) ||
          dtp_aten_is(dtp_expand_maker(e, from), "lift_fresh_copy") ||
          e->g->values[from].role == ATEN_BUFFER)) { /* no gradient flows through it */
         node->op = "aten.alias";
@@ -176,6 +179,26 @@ static dtp_status count_uses(dtp_expansion *e)
     return DTP_OK;
 }
 
+/* Buffers that are written take their last content after a step. Those of integers count steps:
+ * what reads none of them loses nothing. */
+static dtp_status find_updates(const dtp_expansion *e)
+{
+    for (int32_t v = 0; v < e->n_file; v++) {
+        dtp_aten_value *buffer = &e->g->values[v];
+        if (buffer->role != ATEN_BUFFER || e->is[v] == v) {
+            continue;
+        }
+        if (dtp_aten_real_type(buffer->dtype)) {
+            buffer->update = e->is[v];
+        } else if (e->uses[v] > 0) {
+            return DTP_FAIL(e->err, DTP_UNSUPPORTED,
+                            "%s: the buffer '%s' is changed and read, and is no float", e->g->file,
+                            buffer->source);
+        }
+    }
+    return DTP_OK;
+}
+
 dtp_status dtp_aten_expand(dtp_aten *g, dtp_err *err)
 {
     dtp_expansion e = {.g = g, .err = err, .again = expand_again};
@@ -199,6 +222,7 @@ dtp_status dtp_aten_expand(dtp_aten *g, dtp_err *err)
     for (int32_t i = 0; i < g->n_outputs; i++) {
         g->outputs[i] = e.is[g->outputs[i]];
     }
+    DTP_TRY(find_updates(&e));
     g->nodes = e.nodes;
     g->n_nodes = e.n;
     dtp_aten_mark(g);

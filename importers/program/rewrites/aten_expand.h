@@ -10,6 +10,7 @@ typedef struct dtp_view_of {
     int32_t node; /* that makes it, in its file */
     int32_t k;    /* which of its outputs */
     bool perhaps; /* it may be a copy as well */
+    bool same;    /* all of it: the result of an op in place */
 } dtp_view_of;
 
 typedef struct dtp_rows dtp_rows;     /* aten_experts.c */
@@ -53,6 +54,9 @@ int32_t dtp_expand_node(dtp_expansion *e, const char *op, int32_t n_args, const 
                         int32_t n_outs, const dtp_aten_value *like);
 /* The same of an op with one operand and nothing else. */
 int32_t dtp_expand_one(dtp_expansion *e, const char *op, int32_t x, const dtp_aten_value *like);
+/* Of an op of x and a number. */
+int32_t dtp_expand_with(dtp_expansion *e, const char *op, int32_t x, double by,
+                        const dtp_aten_value *like);
 /* Of an op of two operands, which are broadcast against each other. */
 int32_t dtp_expand_two(dtp_expansion *e, const char *op, int32_t a, int32_t b);
 /* Sizes of operands that are broadcast against each other; the rest is that of the output. */
@@ -73,6 +77,8 @@ int32_t dtp_expand_source(const dtp_expansion *e, int32_t value);
  * Else the node keeps the first argument that was refused. */
 bool dtp_expand_allows(dtp_expansion *e, const char *rule);
 
+/* add_, mul_, ..: whether the op is one that changes its operand 0. */
+bool dtp_writes_in_place(const dtp_aten_node *node);
 /* Views of the file and their readers. */
 dtp_status dtp_writes_begin(dtp_expansion *e) DTP_MUST_CHECK;
 /* Whether value x of the file, or what it is a view of, can be another tensor behind this node. */
@@ -111,6 +117,9 @@ bool dtp_expand_complex(dtp_expansion *e);
 /* Each: the node was written anew. */
 bool dtp_expand_formula(dtp_expansion *e);
 bool dtp_expand_views(dtp_expansion *e);
+/* group_norm and instance_norm; batch_norm (aten_norms.c). */
+bool dtp_expand_group_norm(dtp_expansion *e, int32_t x);
+bool dtp_expand_batch_norm(dtp_expansion *e, int32_t x);
 bool dtp_expand_attention(dtp_expansion *e);
 
 /* nan_to_num, where and masked_fill that put a number in the place of NaN in a softmax of x. */

@@ -270,88 +270,6 @@ static bool glu(dtp_expansion *e, int32_t x)
     return true;
 }
 
-/* A weight of channels, which are axis 1. */
-static int32_t of_channels(dtp_expansion *e, const char *op, int32_t x, int32_t w)
-{
-    const dtp_aten_value v = e->g->values[x];
-    dtp_aten_value like = v;
-    for (int32_t i = 0; i < v.rank; i++) {
-        like.sizes[i] = i == 1 ? v.sizes[1] : 1;
-    }
-    w = w < 0 || x < 0 ? -1 : dtp_expand_one(e, "aten.view", w, &like);
-    return w < 0 ? x : dtp_expand_two(e, op, x, w);
-}
-
-static int32_t with_number(dtp_expansion *e, const char *op, int32_t x, double by,
-                           const dtp_aten_value *like)
-{
-    const dtp_aten_arg args[] = {dtp_expand_tensor(e, "self", x),
-                                 dtp_expand_number(e, "other", by)};
-    return x < 0 ? -1 : dtp_expand_node(e, op, 2, args, 1, like);
-}
-
-/* group_norm, instance_norm: a layer_norm over the elements of each group of channels. */
-static bool group_norm(dtp_expansion *e, int32_t x)
-{
-    const dtp_aten_value v = e->g->values[x];
-    const bool one = dtp_aten_is(e->of, "instance_norm");
-    const int64_t groups = dtp_aten_int(e->of, "num_groups", v.rank < 2 ? 0 : v.sizes[1]);
-    int64_t n = 1;
-    if (v.rank < 2 || groups < 1 || v.sizes[1] % groups != 0 ||
-        (one && dtp_aten_int(e->of, "use_input_stats", 1) == 0)) {
-        return false;
-    }
-    for (int32_t i = 1; i < v.rank; i++) {
-        n *= v.sizes[i];
-    }
-    dtp_aten_value like = v;
-    like.rank = 3;
-    like.sizes[1] = groups;
-    like.sizes[2] = n / groups;
-    const int32_t flat = dtp_expand_one(e, "aten.view", x, &like);
-    const dtp_aten_arg args[] = {dtp_expand_tensor(e, "input", flat),
-                                 dtp_expand_ints(e, "normalized_shape", 1, &like.sizes[2]),
-                                 dtp_expand_number(e, "eps", dtp_aten_real(e->of, "eps", 1e-5))};
-    const int32_t normed = dtp_expand_node(e, "aten.layer_norm", 3, args, 1, &like);
-    int32_t y = dtp_expand_one(e, "aten.view", normed, &v);
-    y = of_channels(e, "aten.mul", y, dtp_aten_operand(e->of, "weight"));
-    y = of_channels(e, "aten.add", y, dtp_aten_operand(e->of, "bias"));
-    dtp_expand_out(e, 0, y);
-    return true;
-}
-
-/* batch_norm by statistics that are given: (x - mean) rsqrt(var + eps) weight + bias. */
-static bool batch_norm(dtp_expansion *e, int32_t x)
-{
-    const int32_t mean = dtp_aten_operand(e->of, "running_mean");
-    const int32_t var = dtp_aten_operand(e->of, "running_var");
-    const int32_t weight = dtp_aten_operand(e->of, "weight");
-    const dtp_aten_value v = e->g->values[x];
-    bool fits = mean >= 0 && var >= 0 && v.rank >= 2 && dtp_aten_real_type(v.dtype);
-    const int32_t of_channel[] = {mean, var, weight, dtp_aten_operand(e->of, "bias")};
-    for (int32_t i = 0; i < 4 && fits; i++) {
-        const dtp_aten_value *c = of_channel[i] < 0 ? NULL : &e->g->values[of_channel[i]];
-        fits = c == NULL || (c->rank == 1 && c->sizes[0] == v.sizes[1]);
-    }
-    for (int32_t k = 1; k < e->of->n_outs; k++) { /* statistics of training */
-        fits = fits && e->of->outs[k] < e->n_file && e->uses[e->of->outs[k]] == 0;
-    }
-    if (!fits) {
-        return false;
-    }
-    const dtp_aten_value like = e->g->values[var];
-    int32_t rate = with_number(e, "aten.add", var, dtp_aten_real(e->of, "eps", 1e-5), &like);
-    rate = rate < 0 ? -1 : dtp_expand_one(e, "aten.rsqrt", rate, &like);
-    rate = rate < 0 || weight < 0 ? rate : dtp_expand_two(e, "aten.mul", rate, weight);
-    int32_t y = of_channels(e, "aten.sub", x, mean);
-    y = rate < 0 ? -1 : of_channels(e, "aten.mul", y, rate);
-    y = y < 0 ? -1 : of_channels(e, "aten.add", y, of_channel[3]);
-    if (y >= 0) {
-        dtp_expand_out(e, 0, y);
-    }
-    return y >= 0;
-}
-
 /* Windows that lie side by side: an axis as so many windows, a mean or maximum over each. */
 static bool pool(dtp_expansion *e, int32_t x)
 {
@@ -418,9 +336,9 @@ static bool clamp_integers(dtp_expansion *e, int32_t x)
             bound->kind != ATEN_BOOLEAN) {
             return false;
         }
-        x = bound == NULL
-                ? x
-                : with_number(e, i == 0 ? "aten.maximum" : "aten.minimum", x, bound->real, &like);
+        x = bound == NULL ? x
+                          : dtp_expand_with(e, i == 0 ? "aten.maximum" : "aten.minimum", x,
+                                            bound->real, &like);
     }
     if (x >= 0) {
         dtp_expand_out(e, 0, x);
@@ -437,10 +355,10 @@ static bool of_integers(dtp_expansion *e, int32_t x)
     }
     const bool negates = dtp_aten_is(e->of, "neg") || dtp_aten_is(e->of, "abs");
     const int32_t low =
-        dtp_aten_is(e->of, "sign") ? with_number(e, "aten.maximum", x, -1, &like) : -1;
-    int32_t y = low >= 0                       ? with_number(e, "aten.minimum", low, 1, &like)
-                : negates                      ? with_number(e, "aten.mul", x, -1, &like)
-                : dtp_aten_is(e->of, "relu")   ? with_number(e, "aten.maximum", x, 0, &like)
+        dtp_aten_is(e->of, "sign") ? dtp_expand_with(e, "aten.maximum", x, -1, &like) : -1;
+    int32_t y = low >= 0                       ? dtp_expand_with(e, "aten.minimum", low, 1, &like)
+                : negates                      ? dtp_expand_with(e, "aten.mul", x, -1, &like)
+                : dtp_aten_is(e->of, "relu")   ? dtp_expand_with(e, "aten.maximum", x, 0, &like)
                 : dtp_aten_is(e->of, "square") ? dtp_expand_two(e, "aten.mul", x, x)
                                                : x;
     y = dtp_aten_is(e->of, "abs") && y >= 0 ? dtp_expand_two(e, "aten.maximum", x, y) : y;
@@ -457,7 +375,7 @@ static bool not_zero(dtp_expansion *e, int32_t x)
     if (e->g->values[x].dtype == ATEN_BOOL || like.dtype != ATEN_BOOL) {
         return false;
     }
-    const int32_t y = with_number(e, "aten.eq", x, 0, &like);
+    const int32_t y = dtp_expand_with(e, "aten.eq", x, 0, &like);
     if (y >= 0) {
         dtp_expand_out(e, 0, y);
     }
@@ -546,7 +464,7 @@ static bool cross_entropy(dtp_expansion *e, int32_t x)
     "self:t kernel_size:s stride:s padding=0 ceil_mode=0 count_include_pad=any "                   \
     "divisor_override=none"
 #define MAX_POOL "self:t kernel_size:s stride:s padding=0 dilation=1 ceil_mode=0"
-#define BATCH_NORM "input:t weight:t bias:t running_mean:t running_var:t momentum=any eps:n"
+#define BATCH_NORM "input:t weight:t bias:t running_mean:t running_var:t momentum:n eps:n"
 #define NLL "self:t target:t weight:t reduction=0|1|2 ignore_index:i"
 
 static const struct {
@@ -576,14 +494,14 @@ static const struct {
     REWRITE("pad", pad_axes, "self:t pad:s mode=constant value:n"),
     REWRITE("constant_pad_nd", pad_axes, "self:t pad:s value:n"),
     REWRITE("glu", glu, "self:t dim:i"),
-    REWRITE("group_norm", group_norm,
+    REWRITE("group_norm", dtp_expand_group_norm,
             "input:t num_groups:i weight:t bias:t eps:n cudnn_enabled=any"),
-    REWRITE("instance_norm", group_norm,
+    REWRITE("instance_norm", dtp_expand_group_norm,
             "input:t weight:t bias:t use_input_stats=1 momentum=any eps:n cudnn_enabled=any"),
-    REWRITE("batch_norm", batch_norm, BATCH_NORM " training=0 cudnn_enabled=any"),
-    REWRITE("native_batch_norm", batch_norm, BATCH_NORM " training=0"),
-    REWRITE("_native_batch_norm_legit", batch_norm, BATCH_NORM " training=0"),
-    REWRITE("_native_batch_norm_legit_no_training", batch_norm, BATCH_NORM),
+    REWRITE("batch_norm", dtp_expand_batch_norm, BATCH_NORM " training:b cudnn_enabled=any"),
+    REWRITE("native_batch_norm", dtp_expand_batch_norm, BATCH_NORM " training:b"),
+    REWRITE("_native_batch_norm_legit", dtp_expand_batch_norm, BATCH_NORM " training:b"),
+    REWRITE("_native_batch_norm_legit_no_training", dtp_expand_batch_norm, BATCH_NORM),
     REWRITE("avg_pool1d", pool, AVG_POOL),
     REWRITE("avg_pool2d", pool, AVG_POOL),
     REWRITE("avg_pool3d", pool, AVG_POOL),

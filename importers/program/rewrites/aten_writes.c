@@ -34,6 +34,13 @@ static view_kind kind_of(const dtp_aten_node *node)
     return NO_VIEW;
 }
 
+bool dtp_writes_in_place(const dtp_aten_node *node)
+{
+    const size_t n = strcspn(node->op, ".") + 1, len = strcspn(node->op + n, ".");
+    return strncmp(node->op, "aten.", 5) == 0 && len > 1 && node->op[n + len - 1] == '_' &&
+           node->op[n] != '_' && node->n_outs == 1;
+}
+
 dtp_status dtp_writes_begin(dtp_expansion *e)
 {
     const dtp_aten *g = e->g;
@@ -52,11 +59,12 @@ dtp_status dtp_writes_begin(dtp_expansion *e)
                 e->last[v < 0 ? g->n_values : v] = i;
             }
         }
-        const view_kind kind = kind_of(node);
+        const bool same = dtp_writes_in_place(node);
+        const view_kind kind = same ? VIEW : kind_of(node);
         const int32_t base = dtp_aten_input(node, 0);
         for (int32_t k = 0; k < node->n_outs && kind != NO_VIEW && base >= 0; k++) {
             if (node->outs[k] >= 0) {
-                e->views[node->outs[k]] = (dtp_view_of){base, i, k, kind == PERHAPS};
+                e->views[node->outs[k]] = (dtp_view_of){base, i, k, kind == PERHAPS, same};
             }
         }
     }
@@ -286,7 +294,8 @@ bool dtp_writes_can(dtp_expansion *e, int32_t x)
 {
     cut_copies(e, x);
     const int32_t root = dtp_writes_root(e, x);
-    if (e->g->values[root].role != ATEN_NODE) {
+    const dtp_aten_role role = e->g->values[root].role;
+    if (role != ATEN_NODE && role != ATEN_BUFFER) {
         return false;
     }
     for (int32_t i = 0; i < e->n_file; i++) { /* no copy that may be a view is read behind it */
@@ -311,7 +320,9 @@ int32_t dtp_writes_apply(dtp_expansion *e, int32_t x, int32_t content, bool *don
         const dtp_view_of *view = &e->views[v];
         e->is[v] = content;
         done[v] = true;
-        content = written(e, &e->file[view->node], e->is[view->base], view->k, content);
+        content = view->same
+                      ? content
+                      : written(e, &e->file[view->node], e->is[view->base], view->k, content);
     }
     if (e->status == DTP_OK && content >= 0) {
         e->is[root] = content;
