@@ -44,6 +44,11 @@ done
 plan e --stages 2 --rules batch:x --target cpu
 grep -q '^2 stages, 4 microbatches; step ' "$here/out" || bad "the text of the plan has no table of stages"
 
+# The loss of a large head is one kernel with its gradient, in the backward section.
+small=(--dim batch=64 --dim length=512 --dim vocab=65536)
+plan f --stages 2 --rules batch:x --target cuda --precision bf16
+small=(--dim batch=8 --dim length=16)
+
 refuse() { # WORDS COMMAND...
     local words=$1
     shift

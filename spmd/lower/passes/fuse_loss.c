@@ -302,7 +302,10 @@ static dtp_status order(const fusing *f, dtp_arena *scratch, dtp_err *err)
         for (int32_t k = 0; k < f->n; k++) {
             for (int32_t m = f->kernels[k].loss; m < i && f->kernels[k].at == i; m++) {
                 if (!f->removed[m] && f->place[m] == i) {
-                    p->instrs[n++] = all[m];
+                    p->instrs[n] = all[m];
+                    /* With stages it runs in the section of the kernel. */
+                    p->instrs[n].phase = p->graph->stages != NULL ? all[i].phase : all[m].phase;
+                    n++;
                 }
             }
         }
