@@ -1,5 +1,5 @@
-/* What is predicted of a step (docs/cost-model.md): of a program, of a sharding that is lowered,
- * and of a candidate, a decision of a solver or a baseline. */
+/* What is predicted of a step (docs/cost-model.md): of a program, and of a sharding that is
+ * lowered. */
 #include "cost_models/predict.h"
 
 #include <math.h>
@@ -8,7 +8,6 @@
 #include "core/base/safe_int.h"
 #include "core/base/stop.h"
 #include "cost_models/price_limit.h"
-#include "cost_models/regather_choice.h"
 #include "cost_models/timeline.h"
 #include "spmd/lower/fsdp_memory.h"
 #include "spmd/lower/overlap.h"
@@ -356,86 +355,4 @@ dtp_status dtp_sharding_predict(const dtp_graph *g, const dtp_pricer *pricer,
         cost_ps != NULL ? dtp_program_additive_cost(pricer, program, cost_ps, err) : DTP_OK;
     dtp_program_destroy(program);
     return status;
-}
-
-/* ---- candidates ---- */
-
-/* Decides as one redistributor, and notes whether another one ever decides otherwise. */
-typedef struct comparison {
-    const dtp_redistributor *one, *other;
-    bool differ;
-} comparison;
-
-static bool steps_equal(const dtp_steps *a, const dtp_steps *b)
-{
-    bool equal = a->n == b->n;
-    for (int32_t i = 0; i < a->n && equal; i++) {
-        const dtp_step *x = &a->steps[i], *y = &b->steps[i];
-        equal = x->kind == y->kind && x->set == y->set && x->axis == y->axis &&
-                x->to_axis == y->to_axis && x->op == y->op && x->factor == y->factor &&
-                dtp_layout_equal(&x->after, &y->after);
-    }
-    return equal;
-}
-
-static dtp_status plan_compared(void *user, const dtp_mesh *mesh, const dtp_ttype *type,
-                                const dtp_layout *from, const dtp_layout *to, dtp_steps *out,
-                                dtp_err *err)
-{
-    comparison *c = user;
-    dtp_steps steps;
-    DTP_TRY(dtp_redistribute_by(c->one, mesh, type, from, to, out, err));
-    c->differ = c->differ ||
-                dtp_redistribute_by(c->other, mesh, type, from, to, &steps, NULL) != DTP_OK ||
-                !steps_equal(out, &steps);
-    return DTP_OK;
-}
-
-dtp_status dtp_candidate_predict(const dtp_graph *g, const dtp_pricer *pricer,
-                                 const dtp_lower_options *options, dtp_candidate *c,
-                                 const dtp_redistributor *other, bool *differs, dtp_err *err)
-{
-    comparison compared = {.one = options->redistributor, .other = other};
-    const dtp_redistributor compares = {plan_compared, &compared};
-    dtp_lower_options chosen = *options;
-    chosen.redistributor = &compares;
-    const int64_t limit = options->overlap.memory_bytes;
-    bool decided = false;
-    dtp_program *program = NULL;
-    DTP_TRY(dtp_sharding_program(g, pricer, &c->sharding, &chosen, &c->predicted, &program, err));
-    dtp_status s = dtp_program_additive_cost(pricer, program, &c->cost_ps, err);
-    if (s == DTP_OK && c->arena != NULL && limit > 0 && c->predicted.peak_bytes > limit) {
-        s = dtp_regather_choose(program, &chosen, limit, c->arena, &c->sharding, &decided, err);
-    }
-    dtp_program_destroy(program);
-    DTP_TRY(s);
-    if (decided) {
-        chosen.overlap = options->overlap;
-        DTP_TRY(dtp_sharding_predict(g, pricer, &c->sharding, &chosen, &c->predicted, &c->cost_ps,
-                                     err));
-    }
-    c->redistributor = options->redistributor;
-    c->overlap = chosen.overlap;
-    *differs = compared.differ;
-    return DTP_OK;
-}
-
-dtp_status dtp_candidate_faster(const dtp_graph *g, const dtp_pricer *pricer,
-                                const dtp_redistributor *machine, const dtp_redistributor *generic,
-                                int64_t limit, dtp_candidate *candidate, dtp_err *err)
-{
-    dtp_lower_options options = dtp_lower_options_init(machine);
-    dtp_candidate second = *candidate;
-    bool differs;
-    options.target = pricer->target;
-    options.overlap.depth = DTP_OVERLAP_CHOOSE;
-    options.overlap.memory_bytes = limit;
-    DTP_TRY(dtp_candidate_predict(g, pricer, &options, candidate, generic, &differs, err));
-    if (differs && !dtp_stopped(pricer->stop)) {
-        options.redistributor = generic;
-        DTP_TRY(dtp_candidate_predict(g, pricer, &options, &second, generic, &differs, err));
-        *candidate =
-            second.predicted.step_time_s < candidate->predicted.step_time_s ? second : *candidate;
-    }
-    return DTP_OK;
 }

@@ -1,5 +1,5 @@
-/* What is predicted of a step (docs/cost-model.md): of a program, of a sharding that is lowered,
- * and of a candidate, a decision of a solver or a baseline. */
+/* What is predicted of a step (docs/cost-model.md): of a program, and of a sharding that is
+ * lowered. */
 #ifndef DTP_COST_MODELS_PREDICT_H
 #define DTP_COST_MODELS_PREDICT_H
 
@@ -47,40 +47,5 @@ dtp_status dtp_sharding_predict(const dtp_graph *g, const dtp_pricer *pricer, co
 dtp_status dtp_additive_cost(const dtp_graph *g, const dtp_pricer *pricer, const dtp_sharding *s,
                              const dtp_redistributor *redistributor, int64_t *cost_ps,
                              dtp_err *err) DTP_MUST_CHECK;
-
-typedef struct dtp_candidate {
-    const char *name;       /* of a baseline; NULL for a solution */
-    dtp_layout_rules rules; /* of layout rules */
-    const char *rules_text; /* NULL: not made from layout rules */
-    int32_t n_styles;
-    const char *const *styles; /* what it was made from when not from rules */
-    dtp_sharding sharding;     /* nothing in it: not made */
-    dtp_arena *arena; /* of what is decided beside it (regather_choice.h); NULL: nothing is */
-    const dtp_redistributor *redistributor; /* whose steps it is priced with */
-    dtp_overlap overlap;
-    bool legal;
-    const char *why;          /* not legal: the reason */
-    bool by_placements;       /* the form that is wanted says it by placements alone */
-    int64_t cost_ps;          /* additive cost of the nodes, without passes */
-    dtp_prediction predicted; /* of the final program */
-} dtp_candidate;
-
-/* Predicts c->sharding lowered by the options; fills redistributor, overlap, predicted and cost_ps.
- * Where it needs more than overlap.memory_bytes, what is gathered again is decided first.
- * *differs: `other` decides otherwise on some redistribution; else the program is also the one that
- * it would have made. */
-dtp_status dtp_candidate_predict(const dtp_graph *g, const dtp_pricer *pricer,
-                                 const dtp_lower_options *options, dtp_candidate *c,
-                                 const dtp_redistributor *other, bool *differs,
-                                 dtp_err *err) DTP_MUST_CHECK;
-
-/* Predicts candidate->sharding, lowered with the redistributions of the machine and with those of
- * the generic machine, mostly single all-reduces, which passes merge; the candidate is the faster
- * one. `limit` bytes bind the overlap (dtp_sharding_program). Fills redistributor, overlap,
- * predicted and cost_ps. */
-dtp_status dtp_candidate_faster(const dtp_graph *g, const dtp_pricer *pricer,
-                                const dtp_redistributor *machine, const dtp_redistributor *generic,
-                                int64_t limit, dtp_candidate *candidate,
-                                dtp_err *err) DTP_MUST_CHECK;
 
 #endif

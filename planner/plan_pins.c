@@ -7,7 +7,7 @@
 
 #include "cost_models/pipeline.h"
 #include "cost_models/plan_lowering.h"
-#include "cost_models/predict.h"
+#include "cost_models/candidate.h"
 #include "cost_models/redistribution_price.h"
 #include "planner/baselines/baselines.h"
 #include "cost_models/job.h"

@@ -22,7 +22,7 @@
 #ifndef DTP_PLANNER_BASELINES_H
 #define DTP_PLANNER_BASELINES_H
 
-#include "cost_models/predict.h"
+#include "cost_models/candidate.h"
 
 /* What people begin with. */
 typedef enum dtp_usual {
