@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/base/units.h"
+#include "cost_models/price_limit.h"
 #include "cost_models/timeline.h"
 #include "spmd/lower/overlap.h"
 
@@ -62,22 +63,71 @@ void dtp_pipeline_destroy(dtp_pipeline *p)
 
 /* ---- prices ---- */
 
+dtp_status dtp_pipeline_between(const dtp_pricer *pricer, int32_t n_stages, dtp_pricer *out,
+                                dtp_err *err)
+{
+    dtp_mesh mesh;
+    DTP_TRY(dtp_stages_mesh(&pricer->mesh, n_stages, &mesh, err));
+    return dtp_err_prefixed(dtp_pricer_init(pricer->machine, &mesh, pricer->target, out, err), err,
+                            "stages: %d stages of a mesh of %d ranks", n_stages,
+                            dtp_mesh_ranks(&pricer->mesh));
+}
+
+double dtp_pipeline_send_s(const dtp_pricer *between, int64_t bytes, int32_t hops)
+{
+    const dtp_coll send = {.kind = DTP_PERMUTE,
+                           .set = 1,
+                           .dtype = DTP_BOOL, /* one byte */
+                           .count = bytes,
+                           .shift = hops};
+    return dtp_price_coll(between, &send);
+}
+
+int32_t dtp_pipeline_sends(const dtp_graph *g, const dtp_transfer *transfer)
+{
+    return transfer->section < DTP_SECTION_UPDATE && !transfer->once ? g->microbatches : 1;
+}
+
+/* Per rank. */
+static int64_t sent_bytes(const dtp_pipeline *p, const dtp_transfer *x)
+{
+    const dtp_program *from = p->programs[x->from];
+    return from->values[from->tensor_value[x->into >= 0 ? x->into : x->tensor]].bytes;
+}
+
+static dtp_status too_dear(dtp_err *err)
+{
+    return DTP_FAIL(err, DTP_RANGE, "all stages together cost more than a step may");
+}
+
+/* Adds what is sent to an additive cost. */
+static dtp_status add_sends(const dtp_pipeline *p, const dtp_pricer *pricer, int64_t *cost_ps,
+                            dtp_err *err)
+{
+    const dtp_graph *g = p->programs[0]->graph;
+    dtp_pricer between;
+    DTP_TRY(dtp_pipeline_between(pricer, p->n, &between, err));
+    for (int32_t k = 0; k < g->stages->n_transfers; k++) {
+        const dtp_transfer *x = &g->stages->transfers[k];
+        const double s = dtp_pipeline_send_s(&between, sent_bytes(p, x), x->to - x->from);
+        if (!dtp_cost_add(cost_ps, dtp_picoseconds(s), dtp_pipeline_sends(g, x))) {
+            return too_dear(err);
+        }
+    }
+    return DTP_OK;
+}
+
 /* What goes between two stages behind a section goes as one. */
 static dtp_status find_messages(dtp_pipeline *p, const dtp_pricer *pricer, dtp_err *err)
 {
     const dtp_stages *stages = p->programs[0]->graph->stages;
     dtp_pipeline_times *t = &p->times;
     dtp_pricer between;
-    dtp_mesh mesh;
-    DTP_TRY(dtp_stages_mesh(&pricer->mesh, p->n, &mesh, err));
-    DTP_TRY(dtp_err_prefixed(dtp_pricer_init(pricer->machine, &mesh, pricer->target, &between, err),
-                             err, "stages: %d stages of a mesh of %d ranks", p->n,
-                             dtp_mesh_ranks(&pricer->mesh)));
+    DTP_TRY(dtp_pipeline_between(pricer, p->n, &between, err));
     t->n_messages = 0;
     DTP_TRY(DTP_NEW(p->arena, t->messages, stages->n_transfers, err));
     for (int32_t k = 0; k < stages->n_transfers; k++) {
         const dtp_transfer *x = &stages->transfers[k];
-        const dtp_program *from = p->programs[x->from];
         int32_t i = 0;
         while (i < t->n_messages &&
                (t->messages[i].from != x->from || t->messages[i].to != x->to ||
@@ -88,17 +138,11 @@ static dtp_status find_messages(dtp_pipeline *p, const dtp_pricer *pricer, dtp_e
             t->messages[t->n_messages++] = (dtp_stage_message){
                 .from = x->from, .to = x->to, .section = x->section, .once = x->once};
         }
-        const dtp_tensor_id sent = x->into >= 0 ? x->into : x->tensor;
-        t->messages[i].bytes += from->values[from->tensor_value[sent]].bytes;
+        t->messages[i].bytes += sent_bytes(p, x);
     }
     for (int32_t i = 0; i < t->n_messages; i++) {
         dtp_stage_message *x = &t->messages[i];
-        const dtp_coll send = {.kind = DTP_PERMUTE,
-                               .set = 1,
-                               .dtype = DTP_BOOL, /* one byte */
-                               .count = x->bytes,
-                               .shift = x->to - x->from};
-        x->time_s = dtp_price_coll(&between, &send);
+        x->time_s = dtp_pipeline_send_s(&between, x->bytes, x->to - x->from);
     }
     return DTP_OK;
 }
@@ -244,10 +288,12 @@ dtp_status dtp_pipeline_choose(const dtp_graph *g, const dtp_pricer *pricer, con
         once = own > once ? own : once;
         status = cost_ps != NULL ? dtp_program_additive_cost(pricer, p->programs[k], &cost, err)
                                  : DTP_OK;
-        if (cost_ps != NULL) {
-            *cost_ps = (k > 0 ? *cost_ps : 0) + cost; /* each below the limit of a step */
+        if (status == DTP_OK && cost_ps != NULL) {
+            *cost_ps = k > 0 ? *cost_ps : 0;
+            status = dtp_cost_add(cost_ps, cost, 1) ? DTP_OK : too_dear(err);
         }
     }
+    status = status == DTP_OK && cost_ps != NULL ? add_sends(p, pricer, cost_ps, err) : status;
     options->overlap.once_bytes = once;
     if (status == DTP_OK && dtp_pricer_overlaps(pricer) && predicted->peak_bytes <= limit) {
         status = choose_depth(p, pricer, limit, predicted, &options->overlap, err);
@@ -263,7 +309,7 @@ void dtp_pipeline_print(const dtp_pipeline *p, const dtp_prediction *predicted, 
     const int32_t n_sections = DTP_SECTION_UPDATE + p->table.n_parts;
     const bool times = p->times.section_s != NULL;
     dtp_strbuf_addf(out, "%d stages, %d microbatches", p->n, p->table.n_microbatches);
-    if (times) {
+    if (times && predicted != NULL) {
         dtp_strbuf_addf(
             out, "; step %s: bubble %s, imbalance %s, exposed sends %s",
             dtp_seconds(predicted->step_time_s).text, dtp_seconds(predicted->bubble_s).text,

@@ -49,13 +49,23 @@ dtp_status dtp_pipeline_predict(dtp_pipeline *pipeline, const dtp_pricer *pricer
                                 dtp_prediction *out, dtp_err *err) DTP_MUST_CHECK;
 
 /* dtp_sharding_predict of a graph with stages: the depth of overlap with the shortest step within
- * overlap.memory_bytes per rank of every stage (0: the device's). */
+ * overlap.memory_bytes per rank of every stage (0: the device's). The additive cost is that of all
+ * stages and of all that is sent, every tensor as a message of its own. */
 dtp_status dtp_pipeline_choose(const dtp_graph *g, const dtp_pricer *pricer, const dtp_sharding *s,
                                dtp_lower_options *options, dtp_prediction *predicted,
                                int64_t *cost_ps, dtp_err *err) DTP_MUST_CHECK;
 
+/* The pricer of dtp_stages_mesh. DTP_INVALID where the machine has fewer devices. */
+dtp_status dtp_pipeline_between(const dtp_pricer *pricer, int32_t n_stages, dtp_pricer *out,
+                                dtp_err *err) DTP_MUST_CHECK;
+/* Seconds that a message of so many bytes per rank takes from a stage to one `hops` behind it,
+ * negative: before it. `between`: dtp_pipeline_between. */
+double dtp_pipeline_send_s(const dtp_pricer *between, int64_t bytes, int32_t hops);
+/* How often a step sends a tensor. */
+int32_t dtp_pipeline_sends(const dtp_graph *g, const dtp_transfer *transfer);
+
 /* For people: what a stage has and takes, a line each; with the times of a prediction, if there was
- * one. */
+ * one; step, bubble, imbalance and sends unless `predicted` is NULL. */
 void dtp_pipeline_print(const dtp_pipeline *pipeline, const dtp_prediction *predicted,
                         dtp_strbuf *out);
 /* What is sent, and the table. */

@@ -6,13 +6,15 @@
 #include "core/base/units.h"
 #include "planner/problem/lifetimes.h"
 
-/* Until when it is there for sure: then a copy may have taken its place. */
+/* Until when it is there for sure: then a copy may have taken its place. With stages the ranks of
+ * one may be in the forward pass while those of another are in the backward pass: only what is
+ * there at all times counts. */
 static int64_t sure_end(const dtp_lifetimes *l, dtp_tensor_id t)
 {
     const dtp_tensor_kind kind = l->graph->tensors[t].kind;
     const bool kept = kind == DTP_TENSOR_PARAM || kind == DTP_TENSOR_STATE;
     const int phase = kept ? -1 : dtp_lifetimes_last_phase(l, t);
-    const int64_t end = l->end_of[t];
+    const int64_t end = kept || l->graph->stages == NULL ? l->end_of[t] : 0;
     const int64_t made = phase >= 0 ? dtp_lifetimes_of_copy(l, t, phase).made : end;
     return made < end ? made : end;
 }

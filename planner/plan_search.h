@@ -31,7 +31,8 @@ typedef struct dtp_plan_watch {
 
 /* The options, and what became of their texts. */
 typedef struct dtp_plan_request {
-    dtp_plan_options options;    /* mesh NULL: the best of `devices`, of up to max_mesh_dims dims.
+    dtp_plan_options options;    /* mesh NULL: the best of `devices`, of up to max_mesh_dims dims;
+                                    with stages both are of one stage.
                                     memory_limit_bytes 0: none; candidates and threads are set */
     const dtp_target *target;    /* what the program is for */
     int32_t n_texts;             /* tensor mode: what must hold, "pin TENSOR: LAYOUT" and "style */
@@ -55,6 +56,8 @@ typedef struct dtp_plan_request {
     int32_t n_meshes;       /* > 0: of the mesh search these alone, those with fewer dims first; */
     const dtp_mesh *meshes; /* else all of options.devices */
     bool brief; /* tensor mode: when nothing fits, the best baseline alone says what limit works */
+    bool trial; /* tensor mode: of a search that plans the best one again: no baselines, rules and
+                   bounds, few solves */
     const dtp_plan
         *incumbent;       /* tensor mode, objective time: the incumbent of another graph, of which
                               only certificate and prediction are read. Nothing is planned where

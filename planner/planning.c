@@ -169,7 +169,7 @@ dtp_status dtp_planning_offer(dtp_planning *p, const dtp_candidate *c, dtp_err *
 
 dtp_status dtp_planning_price_baselines(dtp_planning *p, dtp_err *err)
 {
-    if (p->baselines != NULL) {
+    if (p->baselines != NULL || p->request->trial) {
         return DTP_OK;
     }
     const dtp_baseline_options options = {
@@ -279,7 +279,8 @@ static dtp_status fill_plan(dtp_planning *p, dtp_plan *plan, dtp_err *err)
         DTP_TRY(dtp_graph_variant_copy(p->request->variant, p->arena, &plan->variant, err));
     }
     dtp_predict_throughput(p->model, p->machine, &plan->variant.precision,
-                           dtp_mesh_ranks(&plan->mesh), &plan->predicted);
+                           dtp_graph_stages(p->graph) * dtp_mesh_ranks(&plan->mesh),
+                           &plan->predicted);
     DTP_TRY(p->planner->decide(p, plan, err));
     DTP_TRY(dtp_plan_set_regather(plan, p->graph, p->best.sharding.regather, err));
     DTP_TRY(admit_others(p, &plan->certificate, err));

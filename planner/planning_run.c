@@ -113,7 +113,7 @@ static dtp_status kernels_of(search *s, const dtp_planning *p, int32_t i, double
     dtp_pricer pricer;
     if (s->kernels_s[i] <= 0.0) {
         DTP_TRY(dtp_pricer_init(p->machine, &s->reports[i].mesh, s->request->target, &pricer, err));
-        DTP_TRY(dtp_compute_bound(p->graph, &pricer, &s->kernels_s[i], err));
+        DTP_TRY(dtp_compute_bound(p->graph, &pricer, &s->kernels_s[i], NULL, err));
         s->kernels_s[i] *= 1.0 + pricer.skew;
     }
     *seconds = s->kernels_s[i];
@@ -272,9 +272,9 @@ static dtp_status run_above_floor(const dtp_planning *p, dtp_plan_result *out, d
     const dtp_plan_request *r = p->request;
     dtp_memory_floor floor;
     DTP_TRY(dtp_target_takes_graph(r->target, p->graph, err));
-    DTP_TRY(dtp_memory_floor_find(p->graph, r->target,
-                                  r->options.mesh != NULL ? dtp_mesh_ranks(r->options.mesh)
-                                                          : r->options.devices,
+    const int32_t of_stage =
+        r->options.mesh != NULL ? dtp_mesh_ranks(r->options.mesh) : r->options.devices;
+    DTP_TRY(dtp_memory_floor_find(p->graph, r->target, dtp_graph_stages(p->graph) * of_stage,
                                   &floor, err));
     DTP_TRY(check_floor(p, &floor, out, err));
     const dtp_status s = out->infeasible ? DTP_OK : run(p, out, err);

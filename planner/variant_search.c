@@ -185,7 +185,7 @@ static dtp_status compute_bound(const search *s, const dtp_graph_variant *varian
     }
     DTP_TRY(dtp_pricer_init(s->machine, r->options.mesh, r->target, &pricer, err));
     DTP_TRY(dtp_graph_with_variant(s->g, variant, 0, NULL, &changed, err));
-    const dtp_status st = dtp_compute_bound(changed, &pricer, seconds, err);
+    const dtp_status st = dtp_compute_bound(changed, &pricer, seconds, NULL, err);
     *seconds *= 1.0 + pricer.skew; /* a share of all kernels */
     dtp_graph_destroy(changed);
     return st;

@@ -2,6 +2,7 @@
 #include "planner/problem/lifetimes.h"
 
 #include "core/plan/sharding_microbatch.h"
+#include "core/transform/stages.h"
 
 enum { TICKS = DTP_NODE_TICKS };
 
@@ -91,26 +92,53 @@ static uint32_t dying_operands(const dtp_lifetimes *l, dtp_node_id n, const dtp_
     return mask;
 }
 
-dtp_status dtp_lifetimes_find(const dtp_graph *g, const dtp_target *target, dtp_arena *arena,
-                              dtp_lifetimes *out, dtp_err *err)
+/* From readers, places and uses on. */
+static dtp_status find_times(dtp_lifetimes *l, dtp_arena *arena, dtp_err *err)
 {
+    const dtp_graph *g = l->graph;
     const size_t n = (size_t)g->n_tensors;
     dtp_tensor_id *root;
     int64_t *covered;
+    DTP_TRY(DTP_NEW(arena, l->aliased, n, err));
+    DTP_TRY(DTP_NEW(arena, l->begin, n, err));
+    DTP_TRY(DTP_NEW(arena, l->end_of, n, err));
+    DTP_TRY(DTP_NEW(arena, root, n, err));
+    DTP_TRY(DTP_NEW(arena, covered, n, err));
+    DTP_TRY(DTP_NEW(arena, l->dying, g->n_nodes, err));
+    find_lives(l, root, covered);
+    for (dtp_node_id id = 0; id < g->n_nodes; id++) {
+        l->dying[id] = dying_operands(l, id, root, covered);
+    }
+    return DTP_OK;
+}
+
+dtp_status dtp_lifetimes_find(const dtp_graph *g, const dtp_target *target, dtp_arena *arena,
+                              dtp_lifetimes *out, dtp_err *err)
+{
     *out = (dtp_lifetimes){.graph = g, .end = TICKS * (int64_t)g->n_nodes};
     DTP_TRY(dtp_readers_find(g, arena, &out->readers, err));
     DTP_TRY(dtp_kernel_places_find(g, target, arena, &out->places, err));
     DTP_TRY(dtp_uses_find(g, arena, &out->uses, err));
-    DTP_TRY(DTP_NEW(arena, out->aliased, n, err));
-    DTP_TRY(DTP_NEW(arena, out->begin, n, err));
-    DTP_TRY(DTP_NEW(arena, out->end_of, n, err));
-    DTP_TRY(DTP_NEW(arena, root, n, err));
-    DTP_TRY(DTP_NEW(arena, covered, n, err));
-    DTP_TRY(DTP_NEW(arena, out->dying, g->n_nodes, err));
     skip_views(out);
-    find_lives(out, root, covered);
-    for (dtp_node_id id = 0; id < g->n_nodes; id++) {
-        out->dying[id] = dying_operands(out, id, root, covered);
+    return find_times(out, arena, err);
+}
+
+dtp_status dtp_lifetimes_on_stage(const dtp_lifetimes *all, int32_t stage, dtp_arena *arena,
+                                  dtp_lifetimes *out, dtp_err *err)
+{
+    const dtp_graph *g = all->graph;
+    const dtp_stages *stages = g->stages;
+    *out = *all;
+    DTP_TRY(DTP_NEW(arena, out->places.skipped, g->n_nodes, err));
+    for (dtp_node_id n = 0; n < g->n_nodes; n++) {
+        out->places.skipped[n] = all->places.skipped[n] || !dtp_on_stage(stages->on[n], stage);
+    }
+    DTP_TRY(find_times(out, arena, err));
+    for (dtp_tensor_id t = 0; t < g->n_tensors; t++) {
+        const bool lasts = all->uses.survives[t] || is_kept(g, t);
+        if (lasts && !dtp_on_stage(stages->holds[t], stage)) {
+            out->end_of[t] = out->begin[t];
+        }
     }
     return DTP_OK;
 }

@@ -35,6 +35,11 @@ typedef struct dtp_lifetimes {
 dtp_status dtp_lifetimes_find(const dtp_graph *g, const dtp_target *target, dtp_arena *arena,
                               dtp_lifetimes *out, dtp_err *err) DTP_MUST_CHECK;
 
+/* Of one stage of a graph that has stages: nodes of others read nothing. What it receives begins
+ * when it is made, what it does not hold never does. Borrows from `all`, of the same graph. */
+dtp_status dtp_lifetimes_on_stage(const dtp_lifetimes *all, int32_t stage, dtp_arena *arena,
+                                  dtp_lifetimes *out, dtp_err *err) DTP_MUST_CHECK;
+
 /* A copy that nodes of a phase read. */
 typedef struct dtp_copy_life {
     int64_t begin, end; /* when it is there; begin >= end: never for sure */

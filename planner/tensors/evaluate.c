@@ -6,6 +6,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "cost_models/pipeline.h"
 #include "planner/tensors/memory_corrections.h"
 #include "spmd/lower/overlap.h"
 
@@ -16,8 +17,16 @@ const dtp_redistributor *dtp_tensor__redistributor(const dtp_planning *p)
                                                : dtp_tensor_redistributor(state->problem);
 }
 
+static void note_round(const tensor_state *state, const dtp_candidate *c, dtp_tensor_round *out)
+{
+    out->peak = c->predicted.peak_bytes;
+    out->over = state->search.limit > 0 ? out->peak - state->search.limit : 0;
+    out->step_s = c->predicted.step_time_s;
+}
+
 /* Lowers, predicts and offers what an assignment means; its schedule is noted where communication
- * overlaps. `correct`: memory corrections are added when the program is too large. */
+ * overlaps. `correct`: memory corrections are added when the program is too large, without
+ * stages. */
 static dtp_status evaluate(dtp_planning *p, const int32_t *assignment, bool correct,
                            dtp_tensor_round *out, dtp_candidate *c, dtp_err *err)
 {
@@ -32,12 +41,17 @@ static dtp_status evaluate(dtp_planning *p, const int32_t *assignment, bool corr
     *c = (dtp_candidate){.legal = true, .redistributor = options.redistributor};
     DTP_TRY(dtp_tensor_sharding(state->problem, assignment, p->arena, &c->sharding, err));
     DTP_TRY(dtp_sharding_check(p->graph, &c->sharding, err));
+    if (p->graph->stages != NULL) {
+        DTP_TRY(dtp_pipeline_choose(p->graph, &p->pricer, &c->sharding, &options, &c->predicted,
+                                    &c->cost_ps, err));
+        c->overlap = options.overlap;
+        note_round(state, c, out);
+        return dtp_planning_offer(p, c, err);
+    }
     DTP_TRY(dtp_sharding_program(p->graph, &p->pricer, &c->sharding, &options, &c->predicted,
                                  &program, err));
     c->overlap = options.overlap;
-    out->peak = c->predicted.peak_bytes;
-    out->over = state->search.limit > 0 ? out->peak - state->search.limit : 0;
-    out->step_s = c->predicted.step_time_s;
+    note_round(state, c, out);
     s = dtp_program_additive_cost(&p->pricer, program, &c->cost_ps, err);
     s = s == DTP_OK ? dtp_planning_offer(p, c, err) : s;
     if (s == DTP_OK && out->over > 0 && correct) { /* in the order that it would run in */

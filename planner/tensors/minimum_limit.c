@@ -4,6 +4,7 @@
  * limit would, so that planning with one byte less than what is named finds nothing. */
 #include "planner/tensors/plan_tensor_internal.h"
 
+#include "cost_models/pipeline.h"
 #include "planner/solver/minimum_memory.h"
 
 /* The first step is so large a part of the way to what is proven to be needed. */
@@ -65,7 +66,7 @@ static dtp_status solve_below(const dtp_planning *p, int64_t limit, int64_t floo
     below.request = &request;
     below.state = &tight;
     below.has_best = false;
-    dtp_status s = dtp_planning_offer_rules(&below, err);
+    dtp_status s = p->graph->stages == NULL ? dtp_planning_offer_rules(&below, err) : DTP_OK;
     s = s == DTP_OK ? dtp_tensor__solve_limit(&below, limit, err) : s;
     state->search.step_part = tight.search.step_part;
     *found = below.has_best;
@@ -80,8 +81,8 @@ static dtp_status offer(dtp_planning *p, dtp_candidate *c, dtp_err *err)
     if (p->request->options.objective == DTP_OBJECTIVE_TIME && dtp_planning_excess(p, c) > 0) {
         return DTP_OK;
     }
-    DTP_TRY(dtp_sharding_predict(p->graph, &p->pricer, &c->sharding, &options, &c->predicted, NULL,
-                                 err));
+    DTP_TRY((p->graph->stages != NULL ? dtp_pipeline_choose : dtp_sharding_predict)(
+        p->graph, &p->pricer, &c->sharding, &options, &c->predicted, NULL, err));
     c->overlap = options.overlap;
     return dtp_planning_offer(p, c, err);
 }

@@ -146,7 +146,8 @@ static dtp_status begin(dtp_planning *p, dtp_err *err)
     if (p->request->usual) {
         return DTP_OK;
     }
-    DTP_TRY(!p->request->of_finer ? dtp_planning_offer_rules(p, err) : DTP_OK);
+    const bool by_rules = !p->request->of_finer && !p->request->trial && p->graph->stages == NULL;
+    DTP_TRY(by_rules ? dtp_planning_offer_rules(p, err) : DTP_OK);
     dtp_err why = {0};
     dtp_status s = make_problem(p, 1, &why);
     if (s == DTP_INVALID && state->pins.n_texts > 1) {
@@ -237,8 +238,8 @@ static dtp_status bound_pruned(dtp_planning *p, dtp_err *err)
 /* Whether the plan is one that people see, as far as it is known. */
 static bool wants_bounds(const dtp_planning *p)
 {
-    return p->request->tying_bound && p->request->options.objective == DTP_OBJECTIVE_TIME &&
-           p->has_best && !p->pruned &&
+    return p->request->tying_bound && !p->request->trial &&
+           p->request->options.objective == DTP_OBJECTIVE_TIME && p->has_best && !p->pruned &&
            (p->incumbent == NULL ||
             p->best.predicted.step_time_s < p->incumbent->predicted.step_time_s);
 }
@@ -252,7 +253,8 @@ static dtp_status bound_step(dtp_planning *p, dtp_err *err)
     const int64_t step_ps = dtp_picoseconds(p->best.predicted.step_time_s);
     dtp_solve_options options = dtp_tensor__solver_options(p);
     bool is = false;
-    if (!wants_bounds(p) || !dtp_pricer_overlaps(&p->pricer) || dtp_stopped(p->request->stop)) {
+    if (!wants_bounds(p) || !dtp_pricer_overlaps(&p->pricer) || dtp_stopped(p->request->stop) ||
+        p->graph->stages != NULL) { /* that of a program that runs alone */
         return DTP_OK;
     }
     options.iterations = BOUND_ITERATIONS;

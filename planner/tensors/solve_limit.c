@@ -189,7 +189,8 @@ static dtp_status search(dtp_planning *p, int64_t usage_limit, dtp_err *err)
     const bool searched = dtp_pricer_overlaps(&p->pricer) && r.found &&
                           p->request->options.objective == DTP_OBJECTIVE_TIME;
     /* Whether any plan fits does not depend on them: the smallest limit is named without them. */
-    DTP_TRY(searched && p->has_best ? dtp_tensor__offer_coarser(p, err) : DTP_OK);
+    const bool coarser = searched && p->has_best && !p->request->trial && p->graph->stages == NULL;
+    DTP_TRY(coarser ? dtp_tensor__offer_coarser(p, err) : DTP_OK);
     if (r.found && !fits(&r)) {
         DTP_TRY(make_fit(p, usage_limit, &r, err));
     }

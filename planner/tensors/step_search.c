@@ -8,6 +8,8 @@
  *              edge between them, each group alone
  *   move       one variable takes another strategy and those around it follow (step_moves.h)
  *
+ * Of graphs with stages there is the sweep alone, every solution of which is made in full.
+ *
  * It starts from the incumbent, which may be the plan of a coarser mesh (coarser_plans.c); a few
  * moves follow from a baseline that is nearly as fast. Work is counted in instructions that are
  * simulated. */
@@ -61,7 +63,8 @@ enum {
     N_SWEEP = sizeof SWEEP / sizeof SWEEP[0],
     N_PAID = sizeof PAID / sizeof PAID[0],
     N_SHARED = 2,
-    N_LARGE = 2
+    N_LARGE = 2,
+    N_TRIAL = 2
 };
 
 typedef struct step_search {
@@ -112,8 +115,10 @@ static dtp_status offer(step_search *s, const int32_t *assignment, double most_s
 {
     double trial_s = 0.0, step_s = INFINITY;
     *better = false;
-    DTP_TRY(simulate(s, assignment, NULL, &trial_s, err));
-    if (!s->known || trial_s < most_s) {
+    if (s->p->graph->stages == NULL) {
+        DTP_TRY(simulate(s, assignment, NULL, &trial_s, err));
+    }
+    if (!s->known || trial_s < most_s || s->p->graph->stages != NULL) {
         s->left -= (MAKING - 1) * s->instrs;
         DTP_TRY(dtp_tensor__try(s->p, assignment, &step_s, err));
     }
@@ -197,12 +202,16 @@ static dtp_status solve_baselines(step_search *s, dtp_err *err)
 
 static dtp_status sweep(step_search *s, dtp_err *err)
 {
-    const bool large = is_large(s);
-    for (int32_t i = 0; i < N_SHARED; i++) {
+    const bool stages = s->p->graph->stages != NULL, large = is_large(s);
+    const int32_t n = s->p->request->trial ? N_TRIAL : large ? N_LARGE : N_SWEEP;
+    for (int32_t i = 0; i < N_SHARED && !stages; i++) {
         DTP_TRY(solve_paid(s, s->best, SHARED, err));
     }
-    for (int32_t i = 0; i < (large ? N_LARGE : N_SWEEP); i++) {
+    for (int32_t i = 0; i < n; i++) {
         DTP_TRY(solve_weighted(s, &SWEEP[i], err));
+    }
+    if (stages || s->p->request->trial) { /* what an edge pays is known of one program */
+        return DTP_OK;
     }
     for (int32_t i = 0; i < N_PAID && !large; i++) {
         DTP_TRY(solve_paid(s, s->best, PAID[i], err));
@@ -295,7 +304,9 @@ static dtp_status start_from(step_search *s, const dtp_candidate *c, dtp_err *er
         state->search.redistributor = own ? NULL : c->redistributor;
         s->step_s = c->predicted.step_time_s;
         DTP_TRY(dtp_tensor__note(state, s->best, &repeated, err));
-        DTP_TRY(simulate(s, s->best, NULL, &s->trial_s, err));
+        s->trial_s = s->step_s;
+        DTP_TRY(s->p->graph->stages == NULL ? simulate(s, s->best, NULL, &s->trial_s, err)
+                                            : DTP_OK);
     }
     return DTP_OK;
 }
@@ -339,7 +350,8 @@ static dtp_status move(step_search *s, dtp_err *err)
 static dtp_status improve(step_search *s, dtp_err *err)
 {
     const dtp_plan *others = s->p->incumbent;
-    if (!s->known || (others != NULL && s->step_s > (1.0 + FAR) * others->predicted.step_time_s)) {
+    if (!s->known || s->p->graph->stages != NULL || s->p->request->trial ||
+        (others != NULL && s->step_s > (1.0 + FAR) * others->predicted.step_time_s)) {
         return DTP_OK;
     }
     DTP_TRY(dtp_step_costs_weigh(&s->costs, &SWEEP[0], &s->state->search.overlay, err));
@@ -372,7 +384,7 @@ dtp_status dtp_tensor__shorten_step(dtp_planning *p, dtp_err *err)
     state->search.redistributor = NULL;
     DTP_TRY(sweep(&s, err));
     DTP_TRY(start_from_incumbent(&s, err));
-    if (s.known) {
+    if (s.known && !p->request->trial) {
         const bool own = state->search.redistributor == NULL;
         state->search.redistributor = own ? dtp_redistribute_cache_planner(p->generic) : NULL;
         DTP_TRY(dtp_tensor__try(p, s.best, &step_s, err));

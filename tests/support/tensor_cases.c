@@ -57,6 +57,9 @@ static dtp_status change_graph(const tensor_case *c, tensor_fixture *f, dtp_err 
     s = s == DTP_OK && c->precision != NULL
             ? dtp_precision_parse(c->precision, &variables.precision, err)
             : s;
+    s = s == DTP_OK && c->stages != NULL
+            ? dtp_stages_parse(c->stages, c->slots, f->model, arena, &variables.stages, err)
+            : s;
     s = s == DTP_OK ? dtp_graph_with_variant(f->model, &variables, 0, NULL, &f->graph, err) : s;
     dtp_arena_destroy(arena);
     return s;

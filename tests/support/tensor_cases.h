@@ -16,12 +16,13 @@ typedef struct tensor_case {
     const char *dims; /* "batch=8 length=4" */
     bool remat;       /* all blocks */
     int32_t microbatches;
-    const char *precision;    /* NULL: f32 */
-    const char *regather;     /* dtp_regather_mark; NULL: as the target has it */
-    const char *machine;      /* file under models/machines/, or the text of a machine; NULL: slow
+    const char *precision;      /* NULL: f32 */
+    const char *regather;       /* dtp_regather_mark; NULL: as the target has it */
+    const char *machine;        /* file under models/machines/, or the text of a machine; NULL: slow
                                  arithmetic, quick links */
-    const dtp_target *target; /* NULL: cpu */
-    bool uneven;              /* for the problem: splits that do not divide a size */
+    const dtp_target *target;   /* NULL: cpu */
+    bool uneven;                /* for the problem: splits that do not divide a size */
+    const char *stages, *slots; /* dtp_stages_parse; NULL: none */
 } tensor_case;
 
 typedef struct tensor_fixture {

@@ -488,7 +488,7 @@ static void test_fuse__programs_are_cheaper_and_no_larger(void **state)
                 double bound;
                 small_pricer bounds = small_pricer_read("a100_8", r->mesh);
                 bounds.pricer.target = &target;
-                must(dtp_compute_bound(g, &bounds.pricer, &bound, &err), &err);
+                must(dtp_compute_bound(g, &bounds.pricer, &bound, NULL, &err), &err);
                 print_message("bound %.4g s\n", bound);
                 assert_true(bound > 0.5 * sum && bound <= sum);
                 small_pricer_free(&bounds);

@@ -6,9 +6,15 @@
 
 /* Seconds of a step in kernels when every node takes its fastest strategy on the pricer's mesh,
  * even splits alone, without kernels that the target may fuse into others. No timeline is
- * shorter. */
+ * shorter. *update_s (may be NULL): of it at most this is that of the update. */
 dtp_status dtp_compute_bound(const dtp_graph *g, const dtp_pricer *pricer, double *seconds,
-                             dtp_err *err) DTP_MUST_CHECK;
+                             double *update_s, dtp_err *err) DTP_MUST_CHECK;
+
+/* What a step with stages takes at least, whatever the borders are; compute_s: the compute bound
+ * without the update. K = compute_s / M, of one microbatch, is shared by S stages, of which stage s
+ * works M t_s and waits for the stages before it, sum over i < s of t_i: at least
+ * K / (1 - (1 - 1/M)^S). */
+double dtp_stages_bound(double compute_s, int32_t microbatches, int32_t n_stages);
 
 /* Whether the lowering may put the kernel of a node into another one: a function of an expression,
  * which a product that sums over nothing is too, a cast, a bias, or a sum, which a product may do.

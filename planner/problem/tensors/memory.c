@@ -11,11 +11,17 @@
  *           leaves them, workspace and staging; and the states that only it reads, at all times
  *
  * Copies for one op do not count.
+ *
+ * With stages each has a window of its own in time, in which its nodes and tensors count as above.
+ * What one microbatch leaves from the forward pass for the backward pass is in the stash, which has
+ * slots of equal size: it counts once per slot.
  */
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/safe_int.h"
 #include "core/base/sort.h"
+#include "core/transform/stages.h"
 #include "planner/problem/lifetimes.h"
 #include "planner/problem/tensors/tensor_internal.h"
 #include "spmd/lower/lower.h"
@@ -37,6 +43,12 @@ typedef struct memory {
     int64_t **own;    /* by variable of a tensor or replica: bytes of every strategy */
     int64_t **copied; /* by variable of a replica: 0 for own */
     bool *forgets;    /* by tensor: no phase reads copies of earlier ones */
+    /* Of the stage whose pieces are made: */
+    int32_t stage;     /* -1: the graph has none */
+    int64_t window;    /* its time 0 */
+    int64_t back;      /* time of the first backward node */
+    bool *varies;      /* by tensor: another one in every microbatch */
+    int64_t **stashed; /* by 2 * variable, + 1: of a copy; in all slots; NULL: not made yet */
 } memory;
 
 /* ---- bytes ---- */
@@ -53,6 +65,8 @@ static dtp_status add_piece(memory *m, piece x, dtp_err *err)
     if (x.begin >= x.end) {
         return DTP_OK;
     }
+    x.begin += m->window;
+    x.end += m->window;
     DTP_TRY(
         dtp_arena_grow(m->b->arena, &m->pieces, m->n, m->n + 1, &m->cap, sizeof *m->pieces, err));
     m->pieces[m->n++] = x;
@@ -60,6 +74,33 @@ static dtp_status add_piece(memory *m, piece x, dtp_err *err)
 }
 
 /* ---- tensors and replicas ---- */
+
+/* Bytes of a piece of a tensor: of all slots when it lies in the stash. */
+static dtp_status in_slots(memory *m, dtp_tensor_id t, piece *x, dtp_err *err)
+{
+    const int32_t k = m->b->p->variables[x->variable].n_strategies;
+    const bool copy = x->usage != m->own[x->variable];
+    const bool crosses = m->stage >= 0 && x->begin < m->back && x->end > m->back;
+    if (!crosses || !m->varies[t]) {
+        return DTP_OK;
+    }
+    int64_t **at = &m->stashed[2 * x->variable + (copy ? 1 : 0)];
+    if (*at == NULL) {
+        const int32_t slots = dtp_stage_slots(m->b->g, m->stage);
+        DTP_TRY(DTP_NEW(m->b->arena, *at, k, err));
+        for (int32_t i = 0; i < k; i++) {
+            (*at)[i] = dtp_mul_i64(x->usage[i], slots, &(*at)[i]) ? (*at)[i] : x->usage[i];
+        }
+    }
+    x->usage = *at;
+    return DTP_OK;
+}
+
+static dtp_status add_tensor_piece(memory *m, dtp_tensor_id t, piece x, dtp_err *err)
+{
+    DTP_TRY(in_slots(m, t, &x, err));
+    return add_piece(m, x, err);
+}
 
 static dtp_status add_tensor(memory *m, dtp_tensor_id t, dtp_err *err)
 {
@@ -78,16 +119,16 @@ static dtp_status add_tensor(memory *m, dtp_tensor_id t, dtp_err *err)
         }
         const bool last = phase == final, stays = final < 0 || m->forgets[t];
         const bool replaces = (last || !stays) && !m->lives.aliased[t];
-        DTP_TRY(add_piece(
-            m, (piece){view, life.begin, life.end, replaces ? m->own[view] : m->copied[view]},
-            err));
+        const piece copy = {view, life.begin, life.end, replaces ? m->own[view] : m->copied[view]};
+        DTP_TRY(add_tensor_piece(m, t, copy, err));
         if (!last && !stays && life.made < life.end) {
-            DTP_TRY(add_piece(m, (piece){variable, begin, life.made, m->own[variable]}, err));
+            const piece before = {variable, begin, life.made, m->own[variable]};
+            DTP_TRY(add_tensor_piece(m, t, before, err));
             begin = life.end > begin ? life.end : begin;
         }
-        end = last ? life.made : end;
+        end = last && (m->stage < 0 || life.made < end) ? life.made : end;
     }
-    return add_piece(m, (piece){variable, begin, end, m->own[variable]}, err);
+    return add_tensor_piece(m, t, (piece){variable, begin, end, m->own[variable]}, err);
 }
 
 /* ---- ops ---- */
@@ -159,14 +200,6 @@ static dtp_status find_usages(const memory *m, op_usage *usage, dtp_err *err)
 {
     const tensor_build *b = m->b;
     for (int32_t g = 0; g < b->n_node_groups; g++) {
-        usage[g].dying = UINT32_MAX;
-    }
-    for (dtp_node_id n = 0; n < b->g->n_nodes; n++) {
-        op_usage *u = &usage[b->group_of_node[n]];
-        u->dying &= m->lives.dying[n];
-        u->merged = u->merged || m->lives.places.merged[n];
-    }
-    for (int32_t g = 0; g < b->n_node_groups; g++) {
         op_usage *u = &usage[g];
         const node_group *node = &b->node_groups[g];
         DTP_TRY(DTP_NEW(b->arena, u->kernel, node->n_strategies, err));
@@ -180,16 +213,31 @@ static dtp_status find_usages(const memory *m, op_usage *usage, dtp_err *err)
     return DTP_OK;
 }
 
-static dtp_status add_ops(memory *m, dtp_err *err)
+static bool is_here(const memory *m, dtp_node_id n)
+{
+    return m->stage < 0 || dtp_on_stage(m->b->g->stages->on[n], m->stage);
+}
+
+/* Of the nodes of a stage: which operands die, and what may be merged. */
+static void add_deaths(const memory *m, op_usage *usage)
+{
+    for (dtp_node_id n = 0; n < m->b->g->n_nodes; n++) {
+        op_usage *u = &usage[m->b->group_of_node[n]];
+        u->dying &= is_here(m, n) ? m->lives.dying[n] : UINT32_MAX;
+        u->merged = u->merged || m->lives.places.merged[n];
+    }
+}
+
+static dtp_status add_ops(memory *m, const op_usage *usage, dtp_err *err)
 {
     const tensor_build *b = m->b;
-    op_usage *usage;
-    DTP_TRY(DTP_NEW(b->arena, usage, b->n_node_groups, err));
-    DTP_TRY(find_usages(m, usage, err));
     for (dtp_node_id n = 0; n < b->g->n_nodes; n++) {
         const op_usage *u = &usage[b->group_of_node[n]];
         const int32_t variable = b->p->variable_of_node[n];
         const int64_t at = DTP_NODE_TICKS * (int64_t)n + 1;
+        if (!is_here(m, n)) {
+            continue;
+        }
         DTP_TRY(u->merged ? DTP_OK : add_piece(m, (piece){variable, at, at + 1, u->kernel}, err));
         DTP_TRY(u->any_state ? add_piece(m, (piece){variable, 0, m->lives.end, u->states}, err)
                              : DTP_OK);
@@ -252,30 +300,86 @@ static dtp_status hand_over(memory *m, dtp_err *err)
     return DTP_OK;
 }
 
-dtp_status dtp_tensor__memory(tensor_build *b, dtp_err *err)
+/* Which tensors another microbatch has others of. */
+static dtp_status find_varying(memory *m, dtp_err *err)
 {
+    const dtp_graph *g = m->b->g;
+    DTP_TRY(DTP_NEW(m->b->arena, m->varies, g->n_tensors, err));
+    m->back = DTP_NODE_TICKS * (int64_t)g->n_nodes;
+    for (dtp_tensor_id t = 0; t < g->n_tensors; t++) {
+        m->varies[t] = g->tensors[t].kind == DTP_TENSOR_INPUT;
+    }
+    for (dtp_node_id n = g->n_nodes - 1; n >= 0; n--) {
+        m->back = g->nodes[n].phase == DTP_BACKWARD ? DTP_NODE_TICKS * (int64_t)n : m->back;
+    }
+    for (dtp_node_id n = 0; n < g->n_nodes; n++) {
+        const dtp_node *node = &g->nodes[n];
+        bool varies = false;
+        for (int32_t i = 0; i < node->n_in; i++) {
+            varies = varies || m->varies[node->in[i]];
+        }
+        for (int32_t i = 0; i < node->n_out; i++) {
+            m->varies[node->out[i]] = varies;
+        }
+    }
+    return DTP_OK;
+}
+
+static dtp_status find_bytes(memory *m, dtp_err *err)
+{
+    const tensor_build *b = m->b;
     const size_t n_variables = (size_t)b->p->n_variables;
-    memory m = {.b = b};
-    DTP_TRY(dtp_lifetimes_find(b->g, b->p->pricer->target, b->arena, &m.lives, err));
-    DTP_TRY(dtp_forgotten_find(b->g, NULL, b->p->pricer->target, b->arena, &m.forgets, err));
-    DTP_TRY(DTP_NEW(b->arena, m.own, n_variables, err));
-    DTP_TRY(DTP_NEW(b->arena, m.copied, n_variables, err));
+    DTP_TRY(DTP_NEW(b->arena, m->own, n_variables, err));
+    DTP_TRY(DTP_NEW(b->arena, m->copied, n_variables, err));
     for (int32_t c = 0; c < b->p->n_variables; c++) {
         const dtp_tensor_variable *variable = &b->p->variables[c];
         if (variable->tensor < 0) {
             continue;
         }
         const dtp_ttype *type = &b->g->tensors[variable->tensor].type;
-        DTP_TRY(DTP_NEW(b->arena, m.own[c], variable->n_strategies, err));
-        DTP_TRY(DTP_NEW(b->arena, m.copied[c], variable->n_strategies, err));
+        DTP_TRY(DTP_NEW(b->arena, m->own[c], variable->n_strategies, err));
+        DTP_TRY(DTP_NEW(b->arena, m->copied[c], variable->n_strategies, err));
         for (int32_t k = 0; k < variable->n_strategies; k++) {
-            m.own[c][k] = shard_bytes(b, type, &variable->strategies[k].layout);
-            m.copied[c][k] = variable->strategies[k].own ? 0 : m.own[c][k];
+            m->own[c][k] = shard_bytes(b, type, &variable->strategies[k].layout);
+            m->copied[c][k] = variable->strategies[k].own ? 0 : m->own[c][k];
         }
     }
-    for (dtp_tensor_id t = 0; t < b->g->n_tensors; t++) {
-        DTP_TRY(add_tensor(&m, t, err));
+    return DTP_OK;
+}
+
+dtp_status dtp_tensor__memory(tensor_build *b, dtp_err *err)
+{
+    const int32_t n_stages = b->g->stages != NULL ? b->g->stages->n : 1;
+    memory m = {.b = b, .stage = -1};
+    dtp_lifetimes all;
+    op_usage *usage;
+    dtp_lifetimes *lives;
+    DTP_TRY(dtp_lifetimes_find(b->g, b->p->pricer->target, b->arena, &all, err));
+    DTP_TRY(dtp_forgotten_find(b->g, NULL, b->p->pricer->target, b->arena, &m.forgets, err));
+    DTP_TRY(find_bytes(&m, err));
+    DTP_TRY(find_varying(&m, err));
+    DTP_TRY(DTP_NEW(b->arena, usage, b->n_node_groups, err));
+    DTP_TRY(DTP_NEW(b->arena, lives, n_stages, err));
+    for (int32_t g = 0; g < b->n_node_groups; g++) {
+        usage[g].dying = UINT32_MAX;
     }
-    DTP_TRY(add_ops(&m, err));
+    for (int32_t s = 0; s < n_stages; s++) {
+        m.stage = b->g->stages != NULL ? s : -1;
+        lives[s] = all;
+        DTP_TRY(m.stage >= 0 ? dtp_lifetimes_on_stage(&all, s, b->arena, &lives[s], err) : DTP_OK);
+        m.lives = lives[s];
+        add_deaths(&m, usage);
+    }
+    DTP_TRY(find_usages(&m, usage, err));
+    for (int32_t s = 0; s < n_stages; s++) {
+        m.stage = b->g->stages != NULL ? s : -1;
+        m.lives = lives[s];
+        m.window = s * all.end;
+        DTP_TRY(DTP_NEW(b->arena, m.stashed, 2 * (size_t)b->p->n_variables, err));
+        for (dtp_tensor_id t = 0; t < b->g->n_tensors; t++) {
+            DTP_TRY(add_tensor(&m, t, err));
+        }
+        DTP_TRY(add_ops(&m, usage, err));
+    }
     return hand_over(&m, err);
 }

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cost_models/pipeline.h"
 #include "planner/problem/tensors/tensor_internal.h"
 
 _Static_assert(DTP_COST_LIMIT_PS == DTP_FORBIDDEN, "one limit of costs");
@@ -14,6 +15,32 @@ dtp_tensor_options dtp_tensor_options_init(void)
 }
 
 /* ---- nodes of the selection problem ---- */
+
+/* What the members of a group cost that go to other stages: a shard of each goes from a rank to the
+ * rank of the same place. */
+static dtp_status send_costs(tensor_build *b, const dtp_tensor_variable *variable, int64_t *cost,
+                             dtp_err *err)
+{
+    const dtp_stages *stages = b->g->stages;
+    dtp_pricer between;
+    DTP_TRY(dtp_pipeline_between(b->p->pricer, stages->n, &between, err));
+    for (int32_t i = 0; i < stages->n_transfers; i++) {
+        const dtp_transfer *x = &stages->transfers[i];
+        const dtp_tensor_id sent = x->into >= 0 ? x->into : x->tensor;
+        for (int32_t k = 0; k < variable->n_strategies &&
+                            b->group_of_tensor[sent] == b->group_of_tensor[variable->tensor];
+             k++) {
+            dtp_ttype local;
+            dtp_layout_local_max(&variable->strategies[k].layout, b->mesh,
+                                 &b->g->tensors[sent].type, &local);
+            const double s =
+                dtp_pipeline_send_s(&between, dtp_ttype_bytes(&local), x->to - x->from);
+            const int32_t runs = dtp_pipeline_sends(b->g, x);
+            cost[k] = dtp_tensor__plus(b, cost[k], dtp_tensor__times(b, dtp_picoseconds(s), runs));
+        }
+    }
+    return DTP_OK;
+}
 
 /* What survives the step is reduced at its end. */
 static dtp_status tensor_costs(tensor_build *b, const dtp_tensor_variable *variable, int64_t *cost,
@@ -57,6 +84,7 @@ static dtp_status add_node(tensor_build *b, int32_t i, int64_t *cost, const int6
         }
     } else if (variable->kind == DTP_DECIDE_TENSOR) {
         DTP_TRY(tensor_costs(b, variable, cost, err));
+        DTP_TRY(b->g->stages != NULL ? send_costs(b, variable, cost, err) : DTP_OK);
     }
     return dtp_problem_add_variable(b->p->select, 0, 0, n, cost, usage, err);
 }
