@@ -247,12 +247,29 @@ static dtp_status read_certificate(const dtp_json *root, dtp_plan *plan, dtp_err
 
 static dtp_status read_baseline(const dtp_json *v, dtp_plan *plan, dtp_baseline *out, dtp_err *err)
 {
-    static const char *const keys[] = {
-        "rules",       "styles",         "legal",          "why",
-        "step_time_s", "compute_s",      "compute",        "tokens_per_s",
-        "mfu",         "host_s",         "reserved_bytes", "comm_s",
-        "cost_s",      "exposed_comm_s", "peak_bytes",     "collectives",
-        "fits",        "in_vain",        "skew_s",         NULL};
+    static const char *const keys[] = {"rules",
+                                       "styles",
+                                       "legal",
+                                       "why",
+                                       "step_time_s",
+                                       "compute_s",
+                                       "compute",
+                                       "tokens_per_s",
+                                       "mfu",
+                                       "host_s",
+                                       "reserved_bytes",
+                                       "comm_s",
+                                       "cost_s",
+                                       "exposed_comm_s",
+                                       "peak_bytes",
+                                       "collectives",
+                                       "fits",
+                                       "in_vain",
+                                       "skew_s",
+                                       "bubble_s",
+                                       "imbalance_s",
+                                       "exposed_sends_s",
+                                       NULL};
     static const char *const illegal_keys[] = {"rules", "styles", "legal", "why", NULL};
     const dtp_json *styles = dtp_json_get(v, "styles"), *fits = dtp_json_get(v, "fits");
     DTP_TRY(dtp_json_keys(v, keys, err));

@@ -70,8 +70,9 @@ typedef struct dtp_plan_options { /* NOLINT(clang-analyzer-optin.performance.Pad
     const char *regather;    /* as in dtp_job_options; NULL: decided within the memory limit */
     bool make_fit; /* not in pins mode: where no plan keeps the limit, `remat` and `microbatches`
                       that are NULL are searched, as with "auto" */
-    const char *stages; /* as in dtp_job_options; with rules in pins mode, where nothing is
-                                searched */
+    const char *stages; /* as in dtp_job_options; in pins mode with rules or styles, in tensor mode
+                                also "auto": `devices` are those of all stages, a mesh that of
+                                each. With "auto" slots that are NULL are searched, too */
     const char *slots;  /* as in dtp_job_options */
 } dtp_plan_options;
 

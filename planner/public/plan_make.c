@@ -6,6 +6,7 @@
 #include "planner/plan_pins.h"
 #include "planner/plan_rules.h"
 #include "planner/planning.h"
+#include "planner/stage_search.h"
 #include "planner/tensors/plan_tensor.h"
 #include "planner/variant_search.h"
 
@@ -19,6 +20,7 @@ typedef struct plan_maker {
     dtp_target target; /* of a form */
     dtp_plan_request request;
     dtp_variant_search search; /* what "auto" stands for */
+    dtp_stage_search stages;   /* the same of plans with stages */
     dtp_stop stop;
     dtp_plan_watch watch;
 } plan_maker;
@@ -63,7 +65,9 @@ static dtp_status make_request(plan_maker *m, dtp_err *err)
                                    .pins = o->pins};
     const char **texts = NULL;
     const bool asked = is_auto(o->remat) || is_auto(o->microbatches);
-    const bool fit = o->make_fit && o->mode != DTP_PLAN_PINS && !asked;
+    const bool any = is_auto(o->stages);
+    const bool fit =
+        o->make_fit && o->mode != DTP_PLAN_PINS && !asked && (any || o->stages == NULL);
     m->search = (dtp_variant_search){.precision = is_auto(o->precision),
                                      .remat = is_auto(o->remat) || (fit && o->remat == NULL),
                                      .microbatches = is_auto(o->microbatches) ||
@@ -75,9 +79,22 @@ static dtp_status make_request(plan_maker *m, dtp_err *err)
                                        m->search.remat ? NULL : o->remat,
                                        m->search.microbatches ? NULL : o->microbatches,
                                        o->regather,
-                                       o->stages,
-                                       o->slots};
+                                       any ? NULL : o->stages,
+                                       any ? NULL : o->slots};
+    m->stages = (dtp_stage_search){.stages = any,
+                                   .slots = any && o->slots == NULL,
+                                   .remat = is_auto(o->remat),
+                                   .microbatches = is_auto(o->microbatches),
+                                   .without = m->search};
     DTP_TRY(dtp_graph_variant_parse(&variant, m->model, m->arena, &m->variant, err));
+    if (any && m->model->loss < 0) {
+        return DTP_FAIL(err, DTP_INVALID, "stages: '%s' is not trained", m->model->name);
+    }
+    if (any) { /* reads the slots */
+        dtp_stage_choice one;
+        DTP_TRY(dtp_stages_parse("1", o->slots, m->model, m->arena, &one, err));
+        m->variant.stages.slots = one.slots;
+    }
     DTP_TRY(dtp_target_find(o->target != NULL ? o->target : "cpu", &r->target, err));
     o->candidates = o->candidates > 0 ? o->candidates : usual.options.candidates;
     o->threads = o->threads > 0 ? o->threads : usual.options.threads;
@@ -118,11 +135,23 @@ static dtp_status check(const plan_maker *m, dtp_err *err)
         return DTP_FAIL(err, DTP_INVALID,
                         "dtp_plan_make: expressible is for what is searched, with even splits");
     }
-    if (o->stages != NULL &&
-        (!by_pins || o->torch || o->strict || (o->rules != NULL && o->n_styles > 0))) {
+    if (o->stages != NULL && by_pins &&
+        (is_auto(o->stages) || o->torch || o->strict || (o->rules != NULL && o->n_styles > 0))) {
         return DTP_FAIL(err, DTP_INVALID,
-                        "stages are for pins mode, where layouts follow from styles or from rules, "
-                        "without torch and strict");
+                        "stages in pins mode are given, where layouts follow from styles or from "
+                        "rules, without torch and strict");
+    }
+    if (o->stages != NULL && !by_pins &&
+        (o->mode != DTP_PLAN_TENSOR || o->objective != DTP_OBJECTIVE_TIME ||
+         o->expressible != NULL || is_auto(o->precision) || o->uneven)) {
+        return DTP_FAIL(err, DTP_INVALID,
+                        "stages are searched in tensor mode for the shortest step, with a given "
+                        "precision, even splits and without expressible");
+    }
+    if (is_auto(o->stages) && (o->mesh != NULL || o->n_pins > 0 || o->n_styles > 0)) {
+        return DTP_FAIL(err, DTP_INVALID,
+                        "stages auto: the search divides devices among stages and meshes, so it "
+                        "takes no mesh, styles and pins");
     }
     if ((o->strict || o->torch || o->alone) && !by_pins) {
         return DTP_FAIL(err, DTP_INVALID,
@@ -151,10 +180,30 @@ static dtp_status plan_by_pins(const plan_maker *m, dtp_plan_result *out, dtp_er
     return dtp_plan_pins(m->model, m->machine, r, out, err);
 }
 
+/* With stages whose number is given, or searched as well. */
+static dtp_status plan_stages(const plan_maker *m, dtp_plan_result *out, dtp_err *err)
+{
+    const int32_t n = m->stages.stages ? 1 : m->variant.stages.n;
+    dtp_plan_request r = m->request;
+    if (r.options.mesh == NULL && r.options.devices % n != 0) {
+        return DTP_FAIL(err, DTP_INVALID, "stages: %d do not divide %d devices", n,
+                        r.options.devices);
+    }
+    if (m->stages.stages || m->stages.remat || m->stages.microbatches) {
+        return dtp_plan_stages(dtp_plan_tensor, m->model, m->machine, &r, &m->stages, out, err);
+    }
+    r.options.devices /= n;
+    r.max_mesh_dims--;
+    return dtp_plan_tensor(m->model, m->machine, &r, out, err);
+}
+
 static dtp_status plan(const plan_maker *m, dtp_plan_result *out, dtp_err *err)
 {
     if (m->request.options.mode == DTP_PLAN_PINS) {
         return plan_by_pins(m, out, err);
+    }
+    if (m->stages.stages || m->variant.stages.n > 1) {
+        return plan_stages(m, out, err);
     }
     const dtp_plan_mode mode =
         m->request.options.mode == DTP_PLAN_TENSOR ? dtp_plan_tensor : dtp_plan_rules;

@@ -21,11 +21,11 @@ MIXTRAL = ["models/mixtral_8x7b.json", "--dim", "length=8", "--dim", "layers=4",
 MODELS = {"gpt": GPT, "gpt2": GPT2, "mixtral": MIXTRAL}
 failed = 0
 # What else models may have: a norm of all gradients, which every stage needs; dropout; experts; stages without gradients.
-BATCH_RULES, NONE = ["--rules", "batch:x"], []
-MORE = [("clipped", "layer:0,2,3", "1f1b", "x:2", BATCH_RULES, 4, []), ("clipped", "4", "gpipe", "x:1", NONE, 8, []),
-        ("dropout", "2", "2", "x:1", NONE, 4, ["--remat", "all"]), ("experts", "2", "1f1b", "x:2", BATCH_RULES, 4, []),
+BATCH_RULES, ON_ONE = ["--rules", "batch:x"], ["--style", "**: data"]
+MORE = [("clipped", "layer:0,2,3", "1f1b", "x:2", BATCH_RULES, 4, []), ("clipped", "4", "gpipe", "x:1", ON_ONE, 8, []),
+        ("dropout", "2", "2", "x:1", ON_ONE, 4, ["--remat", "all"]), ("experts", "2", "1f1b", "x:2", BATCH_RULES, 4, []),
         ("gpt", "4", "1f1b", "x:2", BATCH_RULES, 4, ["--freeze", "layers.0.**", "--freeze", "wte", "--freeze", "wpe"]),
-        ("gpt2", "2", "1f1b", "x:1", NONE, 4, ["--freeze", "wte"]),
+        ("gpt2", "2", "1f1b", "x:1", ON_ONE, 4, ["--freeze", "wte"]),
         ("gpt2", "layer:0,2,3", "gpipe", "x:2", ["--style", "**: fsdp"], 4, ["--precision", "bf16"])]
 
 
@@ -75,7 +75,7 @@ def check(folder, name, stages, slots, mesh, rules, microbatches, more):
 
 
 def cases():
-    split = {"x:1": [[]], "x:2": [["--rules", "batch:x"], ["--rules", "d_ff:x"], ["--style", "**: fsdp"]]}
+    split = {"x:1": [ON_ONE], "x:2": [["--rules", "batch:x"], ["--rules", "d_ff:x"], ["--style", "**: fsdp"]]}
     for i, (name, stages, slots, mesh, m, remat) in enumerate(itertools.product(
             MODELS, ["2", "4", "layer:0,1", "layer:0,2,3"], ["gpipe", "1f1b", "2"], ["x:1", "x:2"], [4, 8], [None, "all"])):
         rules = split[mesh][i // 7 % len(split[mesh])]

@@ -42,12 +42,59 @@ END
 done
 "$bin/dtplan" show "$model" --plan "$here/a" >/dev/null || bad "show --stage plan"
 plan e --stages 2 --rules batch:x --target cpu
-grep -q '^2 stages, 4 microbatches; step ' "$here/out" || bad "the text of the plan has no table of stages"
+grep -q '^2 stages, 4 microbatches$' "$here/out" || bad "the text of the plan has no table of stages"
+
+# Above 30 billion parameters a plan without stages says so.
+large() { # D_FF
+    "$bin/dtplan" plan models/llama3_70b.json --dim layers=1 --dim batch=8 --dim length=16 --dim d_ff="$1" --mesh x:32 --style "**: fsdp" \
+        --machine "$machine" 2>"$here/err" | grep -c 'pipeline stages were not tried'
+}
+[ "$(large 2097152)" = 1 ] || bad "stages that were not tried are not named: $(cat "$here/err")"
+[ "$(large 16384)" = 0 ] || bad "a small model is told of stages"
 
 # The loss of a large head is one kernel with its gradient, in the backward section.
 small=(--dim batch=64 --dim length=512 --dim vocab=65536)
 plan f --stages 2 --rules batch:x --target cuda --precision bf16
 small=(--dim batch=8 --dim length=16)
+search() { # FILE OPTIONS...
+    local file=$1
+    shift
+    "$bin/dtplan" plan "$model" "${small[@]}" --machine "$machine" -o "$here/$file" "$@" >"$here/out" 2>"$here/err" || bad "plan $*: $(cat "$here/err")"
+}
+search g --devices 4 --stages auto --remat auto --microbatches auto
+search h --devices 4 --stages auto --remat auto --microbatches auto --threads 1
+cmp "$here/g" "$here/h" || bad "other bytes of a search on one thread"
+for n in 1 2 4; do
+    grep -q "\"--stages $n[ :]" "$here/g" || bad "$n stages were not tried"
+done
+# Where no stages pay it is the plan without, but for what was tried.
+search f --devices 4 --remat auto --microbatches auto
+python3 - "$here/g" "$here/f" <<'END' || bad "another plan than without stages"
+import json, sys
+a, b = (json.load(open(f)) for f in sys.argv[1:])
+tried = a.pop("tried")
+assert tried[0].startswith("--stages 1: ") and b.pop("tried")
+# The kernels alone, with nothing recomputed, take less than the best plan: no number of stages is dropped.
+for n in 2, 4:
+    assert [t for t in tried if t.startswith(f"--stages {n} ") and "MiB" in t], tried
+assert "stages" not in a and a == b
+END
+search g --devices 4 --stages 2 --microbatches auto --target cpu
+grep -q '^2 stages, ' "$here/out" || bad "the number of stages that is given is not kept"
+# The plan of a search is the one of its own settings, and the fastest that was tried.
+read -r mesh count < <(python3 - "$here/g" <<'END'
+import json, sys
+p = json.load(open(sys.argv[1]))
+print(";".join(f"{name}:{size}" for name, size in p["mesh"]), p["microbatches"])
+END
+)
+search h --mesh "$mesh" --stages 2 --microbatches "$count" --target cpu
+python3 - "$here/g" "$here/h" <<'END' || bad "another step for the same settings"
+import json, sys
+a, b = (json.load(open(f))["predicted"]["step_time_s"] for f in sys.argv[1:])
+assert a == b, (a, b)
+END
+"$bin/dtrun" verify "$model" --plan "$here/g" --comm sim --threads 1 >"$here/out" 2>"$here/err" || bad "verify of a searched plan: $(cat "$here/err")"
 
 refuse() { # WORDS COMMAND...
     local words=$1
@@ -68,6 +115,18 @@ refuse "has 2 stages" run sample "$model" --plan "$here/e" --comm sim --load "$h
 refuse "has 2 stages" "$bin/dtplan" export "$model" "$here/a" --as torch
 refuse "has 2 stages" "$bin/dtplan" viz "$model" --plan "$here/a" --tensor wte
 refuse "--stage plan, graph, strategies or pipeline" "$bin/dtplan" show "$model" --plan "$here/a" --stage memory
+tried() { # WORDS OPTIONS...
+    local words=$1
+    shift
+    refuse "$words" "$bin/dtplan" plan "$model" "${small[@]}" --machine "$machine" "$@"
+}
+tried "takes no mesh" --mesh x:2 --stages auto
+tried "do not divide 4 devices" --devices 4 --stages 3 --microbatches 4
+tried "no --forward" --devices 4 --stages auto --forward
+tried "need at least 2 microbatches" --devices 4 --stages 2
+tried "searched in --mode tensor" --devices 4 --stages 2 --mode rules
+tried "no --uneven" --devices 4 --stages auto --uneven
+tried "slots: '0'" --devices 4 --stages auto --slots 0
 change() { # SED WORDS
     sed "$1" "$here/a" >"$here/changed"
     refuse "$2" "$bin/dtplan" show "$model" --plan "$here/changed"

@@ -43,8 +43,8 @@ static dtp_planning_mode mode_of(const plan_command *c)
 {
     const tool_source *s = &c->source;
     const bool pins = tool_styles_given(s), form = c->options.expressible != NULL;
-    if (s->stages != NULL) {
-        return DTP_PLAN_PINS;
+    if (s->stages != NULL && s->mode == NULL) {
+        return pins || s->rules != NULL ? DTP_PLAN_PINS : DTP_PLAN_TENSOR;
     }
     if (s->mode != NULL) {
         return strcmp(s->mode, "tensor") == 0 ? DTP_PLAN_TENSOR : DTP_PLAN_RULES;
@@ -121,7 +121,7 @@ static dtp_status print_words(const plan_command *c, const opened_plan *o, dtp_s
 {
     if (o->job->pipeline != NULL) {
         dtp_strbuf_add(out, "\n");
-        dtp_pipeline_print(o->job->pipeline, &o->job->predicted, out);
+        dtp_pipeline_print(o->job->pipeline, NULL, out); /* said above */
         return DTP_OK;
     }
     return dtp_words_print(o->job->graph, &o->job->sharding, o->job->program, o->plan, c->machine,
@@ -204,6 +204,9 @@ static dtp_quantity cost_text(const plan_command *c, int64_t cost)
                                                       : dtp_seconds(1e-12 * (double)cost);
 }
 
+/* Parameters of a model that is mostly trained in pipeline stages. */
+static const int64_t LARGE_MODEL = INT64_C(30000000000);
+
 /* The communication report takes the place of the plan on standard output. */
 static dtp_status put_planned(const plan_command *c, const dtp_plan_result *result, dtp_err *err)
 {
@@ -219,6 +222,15 @@ static dtp_status put_planned(const plan_command *c, const dtp_plan_result *resu
         s = c->source.json ? describe(c, result->plan, file, &report, err)
                            : print_plan(c, result->plan, &report, err);
         s = s == DTP_OK && !c->source.json ? print_words(c, &opened, &report, err) : s;
+    }
+    int64_t n_params = 0;
+    for (dtp_tensor_id t = 0; t < c->model->n_tensors; t++) {
+        const dtp_graph_tensor *tensor = &c->model->tensors[t];
+        n_params += tensor->kind == DTP_TENSOR_PARAM ? dtp_ttype_elems(&tensor->type) : 0;
+    }
+    if (n_params > LARGE_MODEL && c->model->loss >= 0 && c->source.stages == NULL &&
+        !c->source.json && !c->source.comm_report) {
+        dtp_strbuf_add(&report, "\npipeline stages were not tried (--stages auto)\n");
     }
     const int32_t n_meshes = c->source.comm_report || c->source.json ? 0 : result->n_meshes;
     if (n_meshes > 0) {
@@ -523,27 +535,33 @@ static bool is_auto(const char *text)
     return text != NULL && strcmp(text, "auto") == 0;
 }
 
-/* Stages are given, layouts follow from rules or styles, and the reports are of one program. */
+/* The layouts of stages follow from rules or styles, or are searched in tensor mode; the reports
+ * are of one program. */
 static dtp_status check_stages(const plan_command *c, dtp_err *err)
 {
     const tool_source *s = &c->source;
-    const char *with = s->stages == NULL                ? NULL
-                       : s->mode != NULL                ? "--mode"
-                       : s->devices > 0                 ? "--devices"
-                       : s->compat != NULL              ? "--compat"
-                       : s->forward                     ? "--forward"
-                       : s->uneven                      ? "--uneven"
-                       : c->options.expressible != NULL ? "--expressible"
-                       : c->options.prices              ? "--prices"
-                       : s->comm_report                 ? "--comm-report"
-                       : s->trace != NULL               ? "--trace"
-                       : s->report != NULL              ? "--report"
-                                                        : NULL;
+    const bool pins = is_by_pins(c);
+    const char *with = s->stages == NULL                               ? NULL
+                       : s->mode != NULL && (pins || s->rules != NULL) ? "--mode"
+                       : s->devices > 0 && pins                        ? "--devices"
+                       : s->compat != NULL                             ? "--compat"
+                       : s->forward                                    ? "--forward"
+                       : s->uneven                                     ? "--uneven"
+                       : c->options.expressible != NULL                ? "--expressible"
+                       : c->options.prices                             ? "--prices"
+                       : s->comm_report                                ? "--comm-report"
+                       : s->trace != NULL                              ? "--trace"
+                       : s->report != NULL                             ? "--report"
+                                                                       : NULL;
+    if (s->stages != NULL && s->mode != NULL && strcmp(s->mode, "tensor") != 0) {
+        return DTP_FAIL(err, DTP_INVALID, "--stages is searched in --mode tensor, not %s", s->mode);
+    }
     if (with == NULL) {
         return DTP_OK;
     }
     return DTP_FAIL(err, DTP_INVALID,
-                    "--stages is for plans that follow from --rules or --style on a --mesh: no %s",
+                    "--stages is for plans that follow from --rules or --style on a --mesh, or are "
+                    "searched in tensor mode: no %s",
                     with);
 }
 
@@ -552,16 +570,16 @@ static dtp_status check_mode(plan_command *c, dtp_err *err)
 {
     const bool by_pins = is_by_pins(c);
     const tool_call call = {TOOL_PLAN, NULL, c, &c->source, &c->options};
-    const bool rules = c->source.stages != NULL && !tool_styles_given(&c->source);
-    DTP_TRY(tool_check_mode(&call, rules ? DTP_PLAN_RULES : mode_of(c), err));
+    const bool rules = c->source.stages != NULL && by_pins && !tool_styles_given(&c->source);
     DTP_TRY(check_stages(c, err));
+    DTP_TRY(tool_check_mode(&call, rules ? DTP_PLAN_RULES : mode_of(c), err));
     if (c->options.expressible != NULL && (c->source.uneven || c->options.prices)) {
         return DTP_FAIL(err, DTP_INVALID,
                         "--expressible is for plans that are searched with even splits: no %s",
                         c->source.uneven ? "--uneven" : "--prices");
     }
     if (by_pins && c->source.mesh == NULL) {
-        return DTP_FAIL(err, DTP_INVALID, "--style, --pin and --stages need --mesh");
+        return DTP_FAIL(err, DTP_INVALID, "--style, --pin and --stages with --rules need --mesh");
     }
     if (by_pins && c->source.machine == NULL &&
         (c->source.trace != NULL || c->source.report != NULL)) {
@@ -599,7 +617,17 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
     } else if (c->source.machine == NULL) {
         dtp_mesh mesh;
         DTP_TRY(dtp_mesh_parse(c->source.mesh == NULL ? "" : c->source.mesh, &mesh, err));
-        const int32_t ranks = c->source.mesh != NULL ? dtp_mesh_ranks(&mesh) : c->source.devices;
+        int32_t ranks = c->source.mesh != NULL ? dtp_mesh_ranks(&mesh) : c->source.devices;
+        if (c->source.stages != NULL && c->source.mesh != NULL && !is_auto(c->source.stages)) {
+            dtp_arena *arena = dtp_arena_create(); /* the mesh is that of each stage */
+            dtp_stage_choice stages = {0};
+            DTP_TRY(DTP_MEMORY(err, arena));
+            const dtp_status s =
+                dtp_stages_parse(c->source.stages, c->source.slots, c->model, arena, &stages, err);
+            dtp_arena_destroy(arena);
+            DTP_TRY(s);
+            ranks = stages.n > 1 && ranks <= INT32_MAX / DTP_MAX_STAGES ? ranks * stages.n : ranks;
+        }
         DTP_TRY(tool_machine_here(&c->source, ranks, &c->machine, err));
     }
     return run_planner(c, err);
