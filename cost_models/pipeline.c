@@ -227,7 +227,8 @@ dtp_status dtp_pipeline_predict(dtp_pipeline *p, const dtp_pricer *pricer, dtp_p
     out->imbalance_s = each[0].imbalance_s;
     out->exposed_sends_s = each[0].exposed_sends_s;
     for (int32_t k = 0; k < p->n; k++) {
-        const bool larger = each[k].peak_bytes > out->peak_bytes;
+        const bool larger = k == 0 || each[k].peak_bytes > out->peak_bytes;
+        out->peak_stage = larger ? k : out->peak_stage;
         out->peak_bytes = larger ? each[k].peak_bytes : out->peak_bytes;
         out->reserved_bytes = larger ? each[k].reserved_bytes : out->reserved_bytes;
     }

@@ -263,6 +263,8 @@ dtp_status dtp_plan_pins(const dtp_graph *g, const dtp_machine *machine,
                       peak > request->options.memory_limit_bytes;
     if (s != DTP_OK || out->infeasible) {
         out->smallest_peak_bytes = peak;
+        out->smallest_stages = plan->variant.stages.n > 1 ? plan->variant.stages.n : 0;
+        out->smallest_stage = plan->predicted.peak_stage;
         dtp_plan_destroy(plan);
         return s;
     }

@@ -55,6 +55,8 @@ typedef struct dtp_plan_request {
                    nothing is solved */
     int32_t n_meshes;       /* > 0: of the mesh search these alone, those with fewer dims first; */
     const dtp_mesh *meshes; /* else all of options.devices */
+    bool find_limit; /* tensor mode: when nothing fits, a limit that works is looked for, also where
+                        tensors alone need more than the limit; of a trial in one solve a mesh */
     bool brief; /* tensor mode: when nothing fits, the best baseline alone says what limit works */
     bool trial; /* tensor mode: of a search that plans the best one again: no baselines, rules and
                    bounds, few solves */

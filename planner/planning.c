@@ -373,10 +373,14 @@ void dtp_plan_result_keep(dtp_plan_result *best, dtp_plan_result *next, bool tak
             e->other_peak_bytes = peak;
         }
     }
+    const bool none = best->infeasible && next->infeasible;
+    const int64_t bound =
+        best->smallest_bound < next->smallest_bound ? best->smallest_bound : next->smallest_bound;
     dtp_plan_result_free(taken ? best : next);
     if (taken) {
         *best = *next;
     }
+    best->smallest_bound = none ? bound : best->smallest_bound; /* of both */
 }
 
 bool dtp_plan_result_better(const dtp_plan_request *request, const dtp_plan_result *a,

@@ -252,7 +252,7 @@ static dtp_status check_floor(const dtp_planning *p, const dtp_memory_floor *flo
                               dtp_plan_result *out, dtp_err *err)
 {
     const int64_t limit = p->request->options.memory_limit_bytes;
-    if (limit == 0 || floor->bytes <= limit) {
+    if (limit == 0 || floor->bytes <= limit || p->request->find_limit) {
         return DTP_OK;
     }
     out->arena = dtp_arena_create();

@@ -95,8 +95,9 @@ static dtp_plan_request request_of(const stage_search *s, const point *p,
     r.variant = v;
     r.options.mesh = p->mesh;
     r.options.devices = s->request->options.devices / p->stages.n;
-    r.max_mesh_dims--; /* stages are the other one */
+    r.max_mesh_dims -= p->stages.n > 1 ? 1 : 0; /* stages are the other one */
     r.incumbent = NULL;
+    r.find_limit = false;
     return r;
 }
 
@@ -379,22 +380,22 @@ static dtp_status plan_without(stage_search *s, dtp_err *err)
     return DTP_OK;
 }
 
-/* The best plan with all solves, baselines and bounds; where nothing fits what the last one needs.
- */
-static dtp_status plan_whole(stage_search *s, const point *last, dtp_err *err)
+/* Plans a point with all solves, baselines and bounds, and keeps the result where it is better;
+ * where nothing fits, the limit that its program of the least memory needs. */
+static dtp_status plan_whole(stage_search *s, const point *p, dtp_err *err)
 {
-    const point *p = s->any ? &s->best : last;
     const dtp_graph_variant v = variant_of(s, p);
     dtp_plan_request r = request_of(s, p, &v);
     dtp_plan_result next;
     dtp_err why = {0};
     if (dtp_stopped(s->request->stop)) {
-        return s->found->plan != NULL
+        return s->found->arena != NULL
                    ? DTP_OK
                    : DTP_FAIL(err, DTP_STOPPED, "no plan was found: ended early (%s)",
                               dtp_stop_reasons[dtp_stop_why(s->request->stop)]);
     }
-    r.brief = true;
+    r.brief = s->any;
+    r.trial = r.find_limit = !s->any;
     const dtp_status st = s->mode(s->g, s->machine, &r, &next, &why);
     if (st == DTP_OK) {
         const bool as_fast = s->any && next.plan != NULL &&
@@ -404,7 +405,22 @@ static dtp_status plan_whole(stage_search *s, const point *last, dtp_err *err)
         dtp_plan_result_keep(s->found, &next, as_fast || less);
         return DTP_OK;
     }
-    return st == DTP_STOPPED && s->any ? DTP_OK : DTP_FAIL(err, st, "%s", why.msg);
+    const bool known = s->any || s->found->arena != NULL;
+    return st == DTP_STOPPED && known ? DTP_OK : DTP_FAIL(err, st, "%s", why.msg);
+}
+
+/* Where nothing fits: the smallest limit that one of the programs of the least memory needs, with
+ * any number of stages, or none, each with what the last trial of it has. */
+static dtp_status find_limit(stage_search *s, const point *starts, int32_t n, dtp_err *err)
+{
+    point without = {.stages.n = 1, .remat = s->n_remat - 1, .mesh = s->request->options.mesh};
+    for (int32_t i = 0; i < n; i++) {
+        without.count = starts[i].count > without.count ? starts[i].count : without.count;
+    }
+    for (int32_t i = s->what->stages ? -1 : 0; i < n && s->found->plan == NULL; i++) {
+        DTP_TRY(plan_whole(s, i < 0 ? &without : &starts[i], err));
+    }
+    return DTP_OK;
 }
 
 /* The best one of all, that of the other kind, the rest of those with and without stages. */
@@ -438,12 +454,15 @@ static dtp_status run(stage_search *s, dtp_err *err)
     for (int32_t i = 0; i < n; i++) {
         DTP_TRY(start(s, &starts[i], err));
     }
-    const point last = starts[n > 0 ? n - 1 : 0];
     qsort(starts, (size_t)n, sizeof *starts, faster);
     for (int32_t i = 0; i < n && i < N_REFINED && isfinite(starts[i].step_s); i++) {
         DTP_TRY(refine(s, &starts[i], err));
     }
-    DTP_TRY(s->any || (n > 0 && s->found->plan == NULL) ? plan_whole(s, &last, err) : DTP_OK);
+    if (s->any) {
+        DTP_TRY(plan_whole(s, &s->best, err));
+    } else if (s->found->plan == NULL) {
+        DTP_TRY(find_limit(s, starts, n, err));
+    }
     qsort(s->tried, (size_t)s->n_tried, sizeof *s->tried, faster);
     dtp_plan_result *r = s->found;
     if (r->arena == NULL) {

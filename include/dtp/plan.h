@@ -62,8 +62,9 @@ typedef struct dtp_prediction {
     double bubble_s;        /* in which the stage with most work waits, sends taking no time */
     double imbalance_s;     /* its work beyond the mean */
     double exposed_sends_s; /* by which sends make the step longer */
+    int32_t peak_stage;     /* whose peak it is */
 } dtp_prediction;
-DTP_ASSERT_SIZE(dtp_prediction, 272);
+DTP_ASSERT_SIZE(dtp_prediction, 280);
 
 typedef enum dtp_cert_status {
     DTP_CERT_OPTIMAL,

@@ -126,8 +126,11 @@ typedef struct dtp_plan_result {
     int32_t n_meshes; /* the mesh search, in its order; 0 without */
     dtp_mesh_report *meshes;
     struct dtp_arena *arena; /* of conflict, meshes and tried */
+    /* infeasible: with smallest_peak_bytes the plan has so many stages, of which this one needs
+     * most; 0: it has none */
+    int32_t smallest_stages, smallest_stage;
 } dtp_plan_result;
-DTP_ASSERT_SIZE(dtp_plan_result, 120);
+DTP_ASSERT_SIZE(dtp_plan_result, 128);
 
 /* Plans a model, as it was read. The plan is never predicted worse than a legal baseline within the
  * memory limit and in keeping with the pins. Limits and pins that cannot hold together are a

@@ -194,6 +194,7 @@ static dtp_status plan_stages(const plan_maker *m, dtp_plan_result *out, dtp_err
     }
     r.options.devices /= n;
     r.max_mesh_dims--;
+    r.find_limit = true;
     return dtp_plan_tensor(m->model, m->machine, &r, out, err);
 }
 

@@ -20,6 +20,7 @@ const dtp_redistributor *dtp_tensor__redistributor(const dtp_planning *p)
 static void note_round(const tensor_state *state, const dtp_candidate *c, dtp_tensor_round *out)
 {
     out->peak = c->predicted.peak_bytes;
+    out->peak_stage = c->predicted.peak_stage;
     out->over = state->search.limit > 0 ? out->peak - state->search.limit : 0;
     out->step_s = c->predicted.step_time_s;
 }

@@ -30,6 +30,7 @@ static dtp_status solve_memory(dtp_planning *p, dtp_minimum_memory *least, int64
     const dtp_status s = dtp_tensor__solve_once(p, &cheap, SOLVE_PLAIN, &r, err);
     dtp_overlay_free(&state->search.overlay);
     *peak = r.peak;
+    p->out->smallest_stage = r.peak_stage;
     p->certificate = kept;
     return s;
 }
@@ -44,7 +45,10 @@ dtp_status dtp_tensor__compare_baselines(const dtp_planning *p, int64_t *smalles
             c->legal && p->planner->keeps_pins(p, c) && (*smallest == 0 || peak < *smallest);
         dtp_said how = DTP_SAID_NOT;
         DTP_TRY(less ? dtp_planning_is_said(p, c, &how, err) : DTP_OK);
-        *smallest = how != DTP_SAID_NOT ? peak : *smallest;
+        if (how != DTP_SAID_NOT) {
+            *smallest = peak;
+            p->out->smallest_stage = c->predicted.peak_stage;
+        }
     }
     return DTP_OK;
 }
@@ -104,6 +108,7 @@ static dtp_status step_down(dtp_planning *p, int64_t bound, int64_t *smallest, d
         }
         if (found) {
             *smallest = c.predicted.peak_bytes;
+            p->out->smallest_stage = c.predicted.peak_stage;
             DTP_TRY(offer(p, &c, err));
         }
     }
@@ -123,7 +128,7 @@ dtp_status dtp_tensor__find_minimum(dtp_planning *p, dtp_err *err)
     /* What no solution of the problem needs less than, no program of one does. Baselines may, which
      * read what other nodes brought. */
     const int64_t bound = smallest > 0 && smallest < least.bound ? smallest : least.bound;
-    if (s == DTP_OK && p->incumbent == NULL && smallest > least.bound) {
+    if (s == DTP_OK && p->incumbent == NULL && smallest > least.bound && !p->request->trial) {
         s = step_down(p, least.bound, &smallest, err);
     }
     if (p->request->options.objective == DTP_OBJECTIVE_MEMORY) {
@@ -133,6 +138,8 @@ dtp_status dtp_tensor__find_minimum(dtp_planning *p, dtp_err *err)
     }
     p->out->smallest_bound = p->has_best ? 0 : bound;
     p->out->smallest_peak_bytes = p->has_best ? 0 : smallest;
+    p->out->smallest_stages =
+        p->graph->stages != NULL && !p->has_best && smallest > 0 ? p->graph->stages->n : 0;
     dtp_minimum_memory_free(&least);
     return s;
 }

@@ -76,13 +76,14 @@ typedef enum solve_kind {
 /* What came of one solve. */
 typedef struct dtp_tensor_round {
     bool found;
-    bool repeated;     /* it was seen before */
-    int64_t bound;     /* of the overlay's costs */
-    int64_t usage;     /* as the problem counts */
-    double step_s;     /* of the program */
-    int64_t peak;      /* of the program */
-    int64_t over;      /* by how much that exceeds the limit */
-    int32_t corrected; /* nodes of the graph for which corrections were added */
+    bool repeated;      /* it was seen before */
+    int64_t bound;      /* of the overlay's costs */
+    int64_t usage;      /* as the problem counts */
+    double step_s;      /* of the program */
+    int64_t peak;       /* of the program */
+    int32_t peak_stage; /* ... of several: whose peak it is */
+    int64_t over;       /* by how much that exceeds the limit */
+    int32_t corrected;  /* nodes of the graph for which corrections were added */
 } dtp_tensor_round;
 
 /* Of the programs of the search under way. */

@@ -26,7 +26,24 @@ MORE = [("clipped", "layer:0,2,3", "1f1b", "x:2", BATCH_RULES, 4, []), ("clipped
         ("dropout", "2", "2", "x:1", ON_ONE, 4, ["--remat", "all"]), ("experts", "2", "1f1b", "x:2", BATCH_RULES, 4, []),
         ("gpt", "4", "1f1b", "x:2", BATCH_RULES, 4, ["--freeze", "layers.0.**", "--freeze", "wte", "--freeze", "wpe"]),
         ("gpt2", "2", "1f1b", "x:1", ON_ONE, 4, ["--freeze", "wte"]),
-        ("gpt2", "layer:0,2,3", "gpipe", "x:2", ["--style", "**: fsdp"], 4, ["--precision", "bf16"])]
+        ("gpt2", "layer:0,2,3", "gpipe", "x:2", ["--style", "**: fsdp"], 4, ["--precision", "bf16"]),
+        ("wide", "2", "1f1b", "x:2", BATCH_RULES, 4, ["--precision", "fp8"]),
+        ("convs", "layer:0,1,3", "1f1b", "x:2", BATCH_RULES, 4, ["--remat", "all"])]
+CONVS = {"format": "dtp.model/1", "name": "convs", "dims": {"batch": 16, "c": 4, "k": 4, "size": 8, "taps": 3, "classes": 3, "layers": 4},
+         "inputs": {"x": {"dims": ["batch", "c", "h=size", "w=size"]}, "labels": {"dims": ["batch"], "dtype": "i32", "below": "classes"}},
+         "params": {"head": {"dims": ["c", "classes"], "init": {"normal": 0.1}}},
+         "blocks": {"layer": {
+             "params": {"w1": {"dims": ["k", "c", "kh=taps", "kw=taps"], "init": {"normal": 0.2}},
+                        "w2": {"dims": ["c", "k", "kh=taps", "kw=taps"], "init": {"normal": 0.2}}},
+             "nodes": [{"id": "up", "op": "conv", "in": ["y", "w1"], "spatial": ["h", "w"], "kernel": ["kh", "kw"], "padding": "same"},
+                       {"id": "act", "op": "relu", "in": ["up"]},
+                       {"id": "down", "op": "conv", "in": ["act", "w2"], "spatial": ["h", "w"], "kernel": ["kh", "kw"], "padding": "same"},
+                       {"id": "sum", "op": "add", "in": ["y", "down"]}], "out": {"y": "sum"}}},
+         "nodes": [{"id": "y0", "op": "relu", "in": ["x"]},
+                   {"repeat": "layer", "count": "layers", "as": "layers", "carry": {"y": "y0"}},
+                   {"id": "logits", "op": "einsum", "in": ["layers.y", "head"], "out": ["batch", "classes"]},
+                   {"id": "loss", "op": "cross_entropy", "in": ["logits", "labels"], "over": "classes", "reduce": "mean"}],
+         "train": {"loss": "loss", "optimizer": {"adamw": {"lr": 0.001}}}}
 
 
 def fail(text):
@@ -91,7 +108,10 @@ def main():
             clipped = f.read().replace('"train": {', '"train": {"clip_norm": 0.05, ', 1)
         with open(os.path.join(folder, "clipped.json"), "w") as f:
             f.write(clipped)
-        MODELS.update(clipped=[f.name, *GPT[1:]], dropout=["models/gpt_bytes_dropout.json", *GPT[1:]],
+        convs = os.path.join(folder, "convs.json")
+        with open(convs, "w") as c:
+            json.dump(CONVS, c)
+        MODELS.update(convs=[convs], wide=[*GPT[:-4], "--dim", "d_head=16", "--dim", "vocab=32"], clipped=[f.name, *GPT[1:]], dropout=["models/gpt_bytes_dropout.json", *GPT[1:]],
                       experts=["models/gpt_bytes_experts.json", "--dim", "length=16", *GPT[3:]])
         for case in quarter.of(chosen) + MORE:
             check(folder, *case)

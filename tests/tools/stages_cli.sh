@@ -96,6 +96,25 @@ assert a == b, (a, b)
 END
 "$bin/dtrun" verify "$model" --plan "$here/g" --comm sim --threads 1 >"$here/out" 2>"$here/err" || bad "verify of a searched plan: $(cat "$here/err")"
 
+# Where nothing fits, the smallest limit that works is named, with the stage that needs most: it works, and a little less does not.
+limit() { # WORDS OPTIONS...
+    local words=$1 least
+    shift
+    "$bin/dtplan" plan "$model" "${small[@]}" --machine "$machine" --memory 64K "$@" -o "$here/h" >"$here/out" 2>"$here/err"
+    [ $? -eq 3 ] || bad "a plan within 64 KiB: $*"
+    least=$(tr -s '\n ' '  ' <"$here/err" | sed -n 's/.*(--memory \([^ ;)]*\)[;)].*/\1/p')
+    tr -s '\n ' '  ' <"$here/err" | grep -qF -- "$words" || bad "no '$words': $(cat "$here/err")"
+    "$bin/dtplan" plan "$model" "${small[@]}" --machine "$machine" --memory "$least" "$@" -o "$here/h" >"$here/out" 2>"$here/err" ||
+        bad "--memory $least does not work: $* $(cat "$here/err")"
+    least=$(python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))["predicted"]["peak_bytes"] * 9 // 10)' "$here/h")
+    "$bin/dtplan" plan "$model" "${small[@]}" --machine "$machine" --memory "$least" "$@" -o "$here/h" >"$here/out" 2>"$here/err"
+    [ $? -eq 3 ] || bad "--memory $least works: $*"
+}
+small=(--dim batch=8 --dim length=16 --dim layers=2)
+limit ", of whose 2 stages stage 0 needs most" --mesh x:2 --stages 2 --microbatches 2 --rules batch:x
+limit ", of whose 2 stages stage 0 needs most" --devices 2 --stages 2 --microbatches 4
+small=(--dim batch=8 --dim length=16)
+
 refuse() { # WORDS COMMAND...
     local words=$1
     shift

@@ -302,6 +302,10 @@ static void say_limit(const plan_command *c, const dtp_plan_result *result, dtp_
                             tool_bytes_print(bound, false, c->source.json).text);
         }
         dtp_strbuf_add(out, ")");
+        if (result->smallest_stages > 0) {
+            dtp_strbuf_addf(out, ", of whose %d stages stage %d needs most",
+                            result->smallest_stages, result->smallest_stage);
+        }
     } else if (bound > 0 && c->options.expressible == NULL) {
         dtp_strbuf_addf(out, "; no limit below %s works, the search for the smallest was ended",
                         tool_bytes_print(bound, false, c->source.json).text);
