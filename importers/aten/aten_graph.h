@@ -85,6 +85,7 @@ typedef struct dtp_aten_node {
     int32_t *outs;       /* values; -1: not a tensor */
     const char *path;    /* of the module: "layers.3.attn"; "" */
     const char *where;   /* the innermost source line, "" */
+    bool windowed;       /* it reads what was made by windows of an image */
     bool live, effect;   /* an output needs it; it changes a tensor that others may read */
     const char *refused; /* the argument because of which it was not written anew; NULL */
 } dtp_aten_node;

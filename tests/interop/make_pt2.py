@@ -15,7 +15,7 @@ import zipfile
 import numpy as np
 import torch
 import torch.nn.functional as F
-from pt2_modules import Convs, Indices, Losses, Pairs, Rows, Running, Scores, Tables, Writes
+from pt2_modules import Convs, Indices, Losses, Pairs, Pyramid, Rows, Running, Scores, Tables, Writes
 from torch import nn
 
 
@@ -605,7 +605,7 @@ def clean(archive, name, tests):
     return out.getvalue()
 
 
-GRADIENTS = ("convs", "tables", "writes", "scores", "losses", "pairs", "indices", "routed", "rows")
+GRADIENTS = ("convs", "pyramid", "tables", "writes", "scores", "losses", "pairs", "indices", "routed", "rows")
 DYNAMIC = {"sizes": {"x": {0: torch.export.Dim("rows", min=2), 1: torch.export.Dim("length", min=4, max=64)}}}
 
 
@@ -658,6 +658,7 @@ def main(folder, *names):
         ("routed", Routed, lambda: {"x": torch.randn(4, 6, 8)}),
         ("rows", Rows, lambda: {"x": torch.randn(6, 4, 8), "at": torch.tensor([1, 4, 1, -5 % 6, 0]), "cols": torch.tensor([3, 1])}),
         ("convs", Convs, lambda: {"x": torch.randn(2, 4, 11, 9), "sound": torch.randn(2, 6, 12), "noise": torch.randn(2, 10, 1, 1)}),
+        ("pyramid", Pyramid, lambda: {"x": torch.randn(4, 3, 16, 16)}),
         ("running", Running, lambda: {"x": torch.randn(8, 3, 7, 6), "y": torch.randint(0, 4, (8,))}),
         ("sizes", Sizes, lambda: {"x": torch.randn(4, 8, 6)}),
         ("bounds", Bounds, lambda: {"x": torch.randn(4, 6), "ids": torch.randint(-3, 4, (4, 6)), "labels": torch.tensor([1, -100, 4, 0])}),

@@ -271,3 +271,30 @@ class Running(nn.Module):
         self.centre.mul_(0.75).add_(x.detach().mean(0), alpha=0.25)
         self.steps += 1
         return F.cross_entropy(z, y)
+
+
+class Pyramid(nn.Module):
+    """Images that are halved again and again, by convolutions and pools whose windows lie side by side, and doubled; weight
+    norm, up-sampling that changes no size, a list of more tensors than a node takes, a view of what is changed twice."""
+
+    def __init__(self):
+        super().__init__()
+        self.c = nn.ModuleList([nn.Conv2d(3, 4, 2, 2), nn.Conv2d(4, 4, 2, 2), nn.Conv2d(4, 6, 2, 2)])
+        self.p = nn.ModuleList([nn.Conv2d(3, 4, 3, padding=1), nn.Conv2d(4, 4, 3, padding=1), nn.Conv2d(4, 6, 3, padding=1)])
+        self.up = nn.ConvTranspose2d(6, 4, 2, 2)
+        self.w = nn.utils.parametrizations.weight_norm(nn.Conv1d(6, 6, 3, padding=1, groups=2), dim=2)
+        self.drop = nn.Dropout(0.5, inplace=True)
+
+    def forward(self, x):
+        a, b = x, x
+        for c, p in zip(self.c, self.p):
+            a = F.relu(c(a), inplace=True)
+            b = F.max_pool2d(F.relu(p(b)), 2) + F.avg_pool2d(p(b), 2)
+        sound = self.w(F.interpolate((a + b).flatten(2), size=4, mode="linear"))
+        wide = F.interpolate(self.up(a - b), size=(4, 4), mode="bilinear", align_corners=False)
+        y = self.drop(wide * 1.0)
+        corner = y[..., :2]
+        y.mul_(2).add_(1)
+        rows = torch.cat([sound * k for k in range(18)], 1)
+        doubled = torch.cat([F.interpolate(F.interpolate(b, scale_factor=2), scale_factor=2), F.avg_pool2d(self.p[0](x), 2)], 1)
+        return sum(t.square().mean() for t in (sound, y, corner, rows, doubled)), sound, y, corner, rows, doubled

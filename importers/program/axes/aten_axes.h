@@ -12,7 +12,7 @@ dtp_axes_rule dtp_axes_same, dtp_axes_broadcast, dtp_axes_view, dtp_axes_permute
     dtp_axes_reduce, dtp_axes_product, dtp_axes_norm, dtp_axes_embedding, dtp_axes_lookup,
     dtp_axes_one_hot, dtp_axes_topk, dtp_axes_cat, dtp_axes_patches, dtp_axes_slice,
     dtp_axes_select, dtp_axes_slots, dtp_axes_entries, dtp_axes_split, dtp_axes_pad,
-    dtp_axes_attention, dtp_axes_cross_entropy, dtp_axes_conv, dtp_axes_pool;
+    dtp_axes_attention, dtp_axes_cross_entropy, dtp_axes_conv, dtp_axes_pool, dtp_axes_image;
 
 /* Elements of x at integer positions along an axis: gather, index_select, x[:, ids]. */
 typedef struct dtp_lookup {

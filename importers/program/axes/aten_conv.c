@@ -208,6 +208,22 @@ dtp_status dtp_axes_conv(dtp_axes *x, const dtp_aten_node *node, dtp_err *err)
     return image_axes(x, node, c.x, c.channels + 1, "conv", err);
 }
 
+dtp_status dtp_axes_image(dtp_axes *x, const dtp_aten_node *node, dtp_err *err)
+{
+    const int32_t v = dtp_aten_input(node, 0), out = node->outs[0], rank = x->g->values[out].rank;
+    char general[512];
+    dtp_general_name(node->path, general, sizeof general);
+    memset(x->of[out], 0, sizeof x->of[out]);
+    for (int32_t a = 0; a < rank; a++) {
+        const char *origin = dtp_arena_printf(x->arena, "%s.image.%d", general, a - 2);
+        DTP_TRY(DTP_MEMORY(err, origin));
+        x->of[out][a] = x->of[v][a];
+        DTP_TRY(a < 2 ? DTP_OK
+                      : dtp_axis_new(x, x->g->values[out].sizes[a], origin, &x->of[out][a], err));
+    }
+    return DTP_OK;
+}
+
 dtp_status dtp_axes_pool(dtp_axes *x, const dtp_aten_node *node, dtp_err *err)
 {
     dtp_aten_pool p;

@@ -30,7 +30,7 @@ dtp_lower_op dtp_lower_unary, dtp_lower_gelu, dtp_lower_pow, dtp_lower_cast, dtp
 dtp_lower_op dtp_lower_product, dtp_lower_attention, dtp_lower_rope, dtp_lower_view,
     dtp_lower_permute, dtp_lower_repeat, dtp_lower_cat, dtp_lower_slice, dtp_lower_pieces,
     dtp_lower_along, dtp_lower_topk, dtp_lower_pad, dtp_lower_stack, dtp_lower_patches,
-    dtp_lower_conv, dtp_lower_pool;
+    dtp_lower_conv, dtp_lower_pool, dtp_lower_image;
 
 /* Whether an attention is products and a softmax, and these. */
 dtp_status dtp_holds_scores(const dtp_lowering *l, bool *out, dtp_err *err) DTP_MUST_CHECK;

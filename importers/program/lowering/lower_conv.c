@@ -230,3 +230,10 @@ dtp_status dtp_lower_pool(dtp_lowering *l, dtp_err *err)
     DTP_TRY(dtp_emit_one(l, "pool", "pool", &id, NULL, attrs, err));
     return to_result(l, first, p.n, id, err);
 }
+
+dtp_status dtp_lower_image(dtp_lowering *l, dtp_err *err)
+{
+    DTP_TRY(dtp_only_operand(l, err));
+    DTP_TRY(dtp_whole(l, &l->uses[0], err));
+    return to_result(l, 2, dtp_value_of(l, l->out)->rank - 2, l->uses[0].id, err);
+}

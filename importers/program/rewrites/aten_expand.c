@@ -179,6 +179,38 @@ static dtp_status count_uses(dtp_expansion *e)
     return DTP_OK;
 }
 
+static bool has_windows(const dtp_aten *g, const dtp_aten_node *node)
+{
+    const int32_t w = dtp_aten_operand(node, "weight");
+    bool several = strstr(node->op, "pool") != NULL;
+    for (int32_t i = 2; w >= 0 && i < g->values[w].rank && strstr(node->op, "conv") != NULL; i++) {
+        several = several || g->values[w].sizes[i] > 1;
+    }
+    return several;
+}
+
+/* Marks the nodes behind windows. Windows side by side are dims of their own, but those of an axis
+ * that was made of windows are not, or it would soon be too many dims. */
+static dtp_status mark_windowed(dtp_aten *g, dtp_err *err)
+{
+    bool *by_windows; /* by value */
+    DTP_TRY(DTP_NEW(g->arena, by_windows, g->n_values + 1, err));
+    for (int32_t i = 0; i < g->n_nodes; i++) {
+        dtp_aten_node *node = &g->nodes[i];
+        for (int32_t k = 0; k < node->n_args; k++) {
+            for (int32_t j = 0; j < dtp_aten_tensors(&node->args[k]); j++) {
+                const int32_t v = node->args[k].values[j];
+                node->windowed = node->windowed || (v >= 0 && by_windows[v]);
+            }
+        }
+        for (int32_t k = 0; k < node->n_outs; k++) {
+            const int32_t out = node->outs[k] < 0 ? g->n_values : node->outs[k];
+            by_windows[out] = node->windowed || has_windows(g, node);
+        }
+    }
+    return DTP_OK;
+}
+
 /* Buffers that are written take their last content after a step. Those of integers count steps:
  * what reads none of them loses nothing. */
 static dtp_status find_updates(const dtp_expansion *e)
@@ -210,6 +242,7 @@ dtp_status dtp_aten_expand(dtp_aten *g, dtp_err *err)
         const dtp_aten_value *v = &g->values[g->outputs[i]];
         e.trains = e.trains || (v->rank == 0 && dtp_aten_real_type(v->dtype));
     }
+    DTP_TRY(mark_windowed(g, err));
     DTP_TRY(count_uses(&e));
     DTP_TRY(dtp_writes_begin(&e));
     DTP_TRY(dtp_complex_begin(&e));

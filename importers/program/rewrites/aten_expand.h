@@ -117,7 +117,8 @@ bool dtp_expand_complex(dtp_expansion *e);
 /* Each: the node was written anew. */
 bool dtp_expand_formula(dtp_expansion *e);
 bool dtp_expand_views(dtp_expansion *e);
-/* group_norm and instance_norm; batch_norm (aten_norms.c). */
+/* group_norm and instance_norm; batch_norm; _weight_norm (aten_norms.c). */
+bool dtp_expand_weight_norm(dtp_expansion *e, int32_t v);
 bool dtp_expand_group_norm(dtp_expansion *e, int32_t x);
 bool dtp_expand_batch_norm(dtp_expansion *e, int32_t x);
 bool dtp_expand_attention(dtp_expansion *e);

@@ -133,3 +133,33 @@ bool dtp_expand_batch_norm(dtp_expansion *e, int32_t x)
     }
     return y >= 0;
 }
+
+/* _weight_norm(v, g, dim): v by g over the norm of v along all other axes. */
+bool dtp_expand_weight_norm(dtp_expansion *e, int32_t v)
+{
+    const dtp_aten_value like = e->g->values[v];
+    const int32_t g = dtp_aten_operand(e->of, "g");
+    const int32_t axis = dtp_aten_axis(dtp_aten_int(e->of, "dim", 0), like.rank);
+    dtp_aten_value norms = like;
+    int64_t over[DTP_MAX_RANK];
+    if (g < 0 || axis < 0 || like.rank < 2 || dtp_aten_int(e->of, "dim", 0) < 0) {
+        return false;
+    }
+    for (int32_t i = 0, k = 0; i < like.rank; i++) {
+        norms.sizes[i] = i == axis ? like.sizes[i] : 1;
+        over[k] = i;
+        k += i != axis;
+    }
+    const dtp_aten_arg args[] = {dtp_expand_tensor(e, "self", v), dtp_expand_number(e, "ord", 2),
+                                 dtp_expand_ints(e, "dim", like.rank - 1, over)};
+    dtp_aten_value flat = like;
+    flat.rank = 1;
+    flat.sizes[0] = like.sizes[axis];
+    int32_t norm = dtp_expand_node(e, "aten.linalg_vector_norm", 3, args, 1, &flat);
+    norm = norm < 0 ? -1 : dtp_expand_one(e, "aten.view", norm, &norms);
+    const int32_t by = norm < 0 ? -1 : dtp_expand_two(e, "aten.div", g, norm);
+    if (by >= 0) {
+        dtp_expand_out(e, 0, dtp_expand_two(e, "aten.mul", v, by));
+    }
+    return by >= 0;
+}

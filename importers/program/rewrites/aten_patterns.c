@@ -455,7 +455,7 @@ static dtp_status find_attention(patterns *p, dtp_aten_node *node, dtp_err *err)
 /* ---- patches ---- */
 
 /* A convolution whose stride, 1 if none is given, is its kernel, and whose image is whole patches
- * of it. */
+ * of it. Patches of patches would be dims of dims: behind another one it stays in windows. */
 static dtp_status find_patches(patterns *p, dtp_aten_node *node, dtp_err *err)
 {
     (void)err;
@@ -465,6 +465,7 @@ static dtp_status find_patches(patterns *p, dtp_aten_node *node, dtp_err *err)
           dtp_aten_is(node, "conv3d"))) {
         return DTP_OK;
     }
+    bool single = true; /* elements of the image, not windows */
     bool whole =
         dtp_arg_refused(p->g, node,
                         "input:t weight:t bias:t stride:s padding=0 dilation=1 groups=1") == NULL &&
@@ -478,9 +479,10 @@ static dtp_status find_patches(patterns *p, dtp_aten_node *node, dtp_err *err)
         for (int32_t i = 2; i < v->rank && whole; i++) {
             const int64_t by = stride == NULL ? 1 : stride->ints[stride->n == 1 ? 0 : i - 2];
             whole = by == k->sizes[i] && out->sizes[i] * k->sizes[i] == v->sizes[i];
+            single = single && k->sizes[i] == 1;
         }
     }
-    if (whole) {
+    if (whole && (single || !node->windowed)) {
         node->op = "dtp.patches";
     }
     return DTP_OK;

@@ -270,7 +270,8 @@ static bool glu(dtp_expansion *e, int32_t x)
     return true;
 }
 
-/* Windows that lie side by side: an axis as so many windows, a mean or maximum over each. */
+/* Windows that lie side by side: an axis as so many windows, a mean or maximum over each. Behind
+ * other windows only those that are all of the image. */
 static bool pool(dtp_expansion *e, int32_t x)
 {
     const dtp_aten_value v = e->g->values[x], out = out_of(e, 0);
@@ -292,7 +293,8 @@ static bool pool(dtp_expansion *e, int32_t x)
         const int64_t is = adaptive ? k : kernel->ints[kernel->n == n ? i : 0];
         const int64_t by =
             adaptive || stride == NULL || stride->n == 0 ? k : stride->ints[stride->n == n ? i : 0];
-        if (k < 1 || k * out.sizes[a] != v.sizes[a] || is != k || by != k) {
+        if (k < 1 || (e->of->windowed && !adaptive && out.sizes[a] > 1) ||
+            k * out.sizes[a] != v.sizes[a] || is != k || by != k) {
             return false;
         }
         like.sizes[like.rank++] = out.sizes[a];
@@ -304,6 +306,33 @@ static bool pool(dtp_expansion *e, int32_t x)
                                  dtp_expand_ints(e, "dim", n, dims)};
     dtp_expand_out(e, 0, dtp_expand_node(e, max ? "aten.amax" : "aten.mean", 2, args, 1, &out));
     return true;
+}
+
+/* Behind windows the axes of an image that is doubled are dims of their own: the image that it is
+ * joined to would have their parts. */
+static bool of_own_axes(dtp_expansion *e, int32_t x)
+{
+    const dtp_aten_value out = out_of(e, 0);
+    if (!e->of->windowed || out.rank < 3 || out.rank != e->g->values[x].rank) {
+        return false;
+    }
+    const int32_t more = dtp_expand_node(e, e->of->op, e->of->n_args, e->of->args, 1, &out);
+    dtp_expand_out(e, 0, more < 0 ? -1 : dtp_expand_one(e, "dtp.image", more, &out));
+    return more >= 0;
+}
+
+/* Up-sampling to the size that there is. */
+static bool same_size(dtp_expansion *e, int32_t x)
+{
+    const dtp_aten_value v = e->g->values[x], out = out_of(e, 0);
+    bool same = e->of->n_outs == 1 && v.rank == out.rank;
+    for (int32_t i = 0; i < v.rank && same; i++) {
+        same = v.sizes[i] == out.sizes[i];
+    }
+    if (same) {
+        dtp_expand_out(e, 0, dtp_expand_one(e, "aten.alias", x, &out));
+    }
+    return same;
 }
 
 /* max_pool2d_with_indices, whose indices nothing reads. */
@@ -382,6 +411,25 @@ static bool not_zero(dtp_expansion *e, int32_t x)
     return y >= 0;
 }
 
+/* The first tensors of a longer list as one, until no more are left than a node takes. */
+static void join_first(dtp_expansion *e, int32_t axis, dtp_aten_arg *list)
+{
+    enum { MOST = 16 };
+    while (list->n > MOST && e->status == DTP_OK) {
+        dtp_aten_value like = e->g->values[list->values[0]];
+        const dtp_aten_arg args[2] = {dtp_expand_list(e, "tensors", MOST, list->values),
+                                      dtp_expand_number(e, "dim", axis)};
+        for (int32_t i = 1; i < MOST; i++) {
+            like.sizes[axis] += e->g->values[list->values[i]].sizes[axis];
+        }
+        like.symbols[axis] = like.sympy[axis] = NULL;
+        list->n -= MOST - 1;
+        memmove(list->values + 1, list->values + MOST,
+                (size_t)(list->n - 1) * sizeof *list->values);
+        list->values[0] = dtp_expand_node(e, "aten.cat", 2, args, 1, &like);
+    }
+}
+
 /* A list of tensors without those that have no element along the axis. */
 static bool cat_all(dtp_expansion *e, int32_t none)
 {
@@ -405,7 +453,9 @@ static bool cat_all(dtp_expansion *e, int32_t none)
             kept.values[kept.n++] = list->values[i];
         }
     }
-    if (kept.n == list->n || kept.n == 0 || kept.values[0] < 0) {
+    const bool all = kept.n == list->n;
+    join_first(e, axis, &kept);
+    if ((all && kept.n == list->n) || kept.n == 0 || kept.values[0] < 0) {
         return false;
     }
     args[0] = kept;
@@ -465,6 +515,9 @@ static bool cross_entropy(dtp_expansion *e, int32_t x)
     "divisor_override=none"
 #define MAX_POOL "self:t kernel_size:s stride:s padding=0 dilation=1 ceil_mode=0"
 #define BATCH_NORM "input:t weight:t bias:t running_mean:t running_var:t momentum:n eps:n"
+#define UPSAMPLE                                                                                   \
+    "self:t input:t output_size=any align_corners=any scale_factors=any scales=any scales_d=any "  \
+    "scales_h=any scales_w=any"
 #define NLL "self:t target:t weight:t reduction=0|1|2 ignore_index:i"
 
 static const struct {
@@ -510,6 +563,14 @@ static const struct {
     REWRITE("max_pool3d", pool, MAX_POOL),
     REWRITE("max_pool2d_with_indices", without_indices,
             "self:t kernel_size:s stride:s padding:s dilation:s ceil_mode:b"),
+    REWRITE("_weight_norm", dtp_expand_weight_norm, "v:t g:t dim:i"),
+    REWRITE("upsample_nearest1d", of_own_axes, UPSAMPLE),
+    REWRITE("upsample_nearest2d", of_own_axes, UPSAMPLE),
+    REWRITE("upsample_nearest3d", of_own_axes, UPSAMPLE),
+    REWRITE("upsample_linear1d", same_size, UPSAMPLE),
+    REWRITE("upsample_bilinear2d", same_size, UPSAMPLE),
+    REWRITE("upsample_bicubic2d", same_size, UPSAMPLE),
+    REWRITE("upsample_trilinear3d", same_size, UPSAMPLE),
     REWRITE("adaptive_avg_pool1d", pool, "self:t output_size=any"),
     REWRITE("adaptive_avg_pool2d", pool, "self:t output_size=any"),
     REWRITE("adaptive_avg_pool3d", pool, "self:t output_size=any"),
