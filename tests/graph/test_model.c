@@ -74,6 +74,8 @@ static void test_model__shipped_models_have_their_sizes(void **state)
                  {MODELS "mixtral_8x7b.json", INT64_C(46702792704), 0},
                  {MODELS "mixtral_8x7b_index.json", INT64_C(46702792704), 0},
                  {MODELS "bert_large.json", 335174458, 0},
+                 {MODELS "resnet50.json", 25557032 + 53120, 0},
+                 {MODELS "unet3d.json", 19067616 + 4672 + 3 + 4672, 0},
                  {MODELS "vit_b16.json", 86567656, 0}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         dtp_model_options options = {.size = sizeof options,
