@@ -42,17 +42,17 @@ class List:
         over = ["batch", *space]
         gamma, beta = self.param(name + ".gamma", [c], gamma), self.param(name + ".beta", [c], "zeros")
         parts = {}
-        for what, init, made in (("mean", "zeros", ("reduce", {"kind": "mean"})), ("var", "ones", ("var", {"correction": 0}))):
+        for what, init in (("mean", "zeros"), ("var", "ones")):
             kept = self.param(f"{name}.running_{what}", [c], init, update=f"{name}.{what}.next")
-            of = self.node(f"{name}.{what}.batch", made[0], x, over=over, **made[1])
+            of = x if what == "mean" else self.node(name + ".squares", "square", self.node(name + ".centred", "sub", x, parts["mean"]))
+            of = self.node(f"{name}.{what}.batch", "reduce", of, over=over, kind="mean")
             parts[what] = self.node(f"{name}.{what}", "in_training", of, kept)
             old = self.node(f"{name}.{what}.old", "scale", kept, factor=1 - MOMENTUM)
             new = self.node(f"{name}.{what}.new", "scale", parts[what], factor=MOMENTUM)
             self.node(f"{name}.{what}.next", "add", old, new)
         eps = self.node(name + ".eps", "constant", out=[c], value=1e-5)
         rate = self.node(name + ".rate", "rsqrt", self.node(name + ".sum", "add", parts["var"], eps))
-        y = self.node(name + ".centred", "sub", x, parts["mean"])
-        y = self.node(name + ".scaled", "mul", y, self.node(name + ".by", "mul", rate, gamma))
+        y = self.node(name + ".scaled", "mul", name + ".centred", self.node(name + ".by", "mul", rate, gamma))
         return self.node(name, "add", y, beta)
 
     def conv_norm_relu(self, name, x, cin, cout, k, space, stride=1, image=None):

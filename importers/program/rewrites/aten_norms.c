@@ -62,41 +62,30 @@ static int32_t moved(dtp_expansion *e, int32_t now, int32_t other, double share,
     return old < 0 || new < 0 ? -1 : dtp_expand_two(e, "aten.add", old, new);
 }
 
-/* The statistics of all rows and places of a channel, in s[2] (in: those that are kept, or -1),
- * which in evaluation are those that are kept, and what is kept of them. */
-static bool train_statistics(dtp_expansion *e, int32_t x, int32_t s[2])
+/* The mean of x over all but the channels, in training; else what is kept, if it is (-1). A kept
+ * one moves. */
+static int32_t statistic(dtp_expansion *e, int32_t x, int32_t kept, double factor)
 {
     const dtp_aten_value v = e->g->values[x];
     const dtp_aten_arg *momentum = dtp_aten_arg_of(e->of, "momentum");
-    const int32_t kept[2] = {s[0], s[1]};
     dtp_aten_value like = v;
-    int64_t over[DTP_MAX_RANK], n = 1;
+    int64_t over[DTP_MAX_RANK];
     for (int32_t i = 0, k = 0; i < v.rank; i++) {
-        n *= i == 1 ? 1 : v.sizes[i];
         over[k] = i;
         k += i != 1;
-    }
-    if (n < 2 || ((kept[0] >= 0 || kept[1] >= 0) && momentum == NULL)) {
-        return false;
     }
     like.rank = 1;
     like.sizes[0] = v.sizes[1];
     like.symbols[0] = v.symbols[1];
     like.sympy[0] = v.sympy[1];
     const dtp_aten_arg args[] = {dtp_expand_tensor(e, "self", x),
-                                 dtp_expand_ints(e, "dim", v.rank - 1, over),
-                                 dtp_expand_number(e, "correction", 0)};
-    for (int32_t i = 0; i < 2; i++) {
-        s[i] =
-            dtp_expand_node(e, i == 0 ? "aten.mean" : "aten.var", i == 0 ? 2 : 3, args, 1, &like);
-        if (kept[i] < 0 || s[i] < 0) {
-            continue;
-        }
-        s[i] = dtp_expand_two(e, "dtp.in_training", s[i], kept[i]);
-        const double unbiased = i == 0 ? 1.0 : (double)n / (double)(n - 1);
-        put_buffer(e, kept[i], moved(e, kept[i], s[i], momentum->real, unbiased));
+                                 dtp_expand_ints(e, "dim", v.rank - 1, over)};
+    int32_t s = dtp_expand_node(e, "aten.mean", 2, args, 1, &like);
+    if (kept >= 0 && s >= 0) {
+        s = dtp_expand_two(e, "dtp.in_training", s, kept);
+        put_buffer(e, kept, moved(e, kept, s, momentum->real, factor));
     }
-    return s[0] >= 0 && s[1] >= 0;
+    return s;
 }
 
 /* batch_norm: (x - mean) rsqrt(var + eps) weight + bias, by statistics that are given, or by those
@@ -118,14 +107,27 @@ bool dtp_expand_batch_norm(dtp_expansion *e, int32_t x)
     for (int32_t k = 1; k < e->of->n_outs; k++) { /* statistics of training */
         fits = fits && e->of->outs[k] < e->n_file && e->uses[e->of->outs[k]] == 0;
     }
-    if (!fits || (trains && !train_statistics(e, x, s))) {
+    int64_t n = 1;
+    for (int32_t i = 0; i < v.rank; i++) {
+        n *= i == 1 ? 1 : v.sizes[i];
+    }
+    const bool moves = trains && s[0] >= 0;
+    if (!fits || (trains && n < 2) || (moves && dtp_aten_arg_of(e->of, "momentum") == NULL)) {
+        return false;
+    }
+    s[0] = trains ? statistic(e, x, s[0], 1.0) : s[0];
+    int32_t y = of_channels(e, "aten.sub", x, s[0]);
+    if (trains && y >= 0) { /* what is kept is unbiased */
+        const int32_t squares = dtp_expand_two(e, "aten.mul", y, y);
+        s[1] = squares < 0 ? -1 : statistic(e, squares, s[1], (double)n / (double)(n - 1));
+    }
+    if (s[0] < 0 || s[1] < 0) {
         return false;
     }
     const dtp_aten_value like = e->g->values[s[1]];
     int32_t rate = dtp_expand_with(e, "aten.add", s[1], dtp_aten_real(e->of, "eps", 1e-5), &like);
     rate = rate < 0 ? -1 : dtp_expand_one(e, "aten.rsqrt", rate, &like);
     rate = rate < 0 || weight < 0 ? rate : dtp_expand_two(e, "aten.mul", rate, weight);
-    int32_t y = of_channels(e, "aten.sub", x, s[0]);
     y = rate < 0 ? -1 : of_channels(e, "aten.mul", y, rate);
     y = y < 0 ? -1 : of_channels(e, "aten.add", y, of_channel[3]);
     if (y >= 0) {
