@@ -1,10 +1,11 @@
 """A parallelize_fn for a ModelSpec of torchtitan (0.3): ModelSpec(..., parallelize_fn=parallelize_with_plan).
 
-The plan is made beforehand, of the same module with its loss, over the mesh dims fsdp and tp: MESH below. Here the function is
-called as torchtitan calls it, with the one method of its ParallelDims that is used: torchrun --nproc-per-node 2 with_torchtitan.py
+The plan is made before the job, of the same module with its loss, over those of torchtitan's mesh dims dp_replicate, fsdp and tp that
+are larger than 1. Here the function is called as torchtitan calls it, on the meta device, with the one method of its ParallelDims that
+is used: torchrun --nproc-per-node 2 with_torchtitan.py
 
 Lost: torchtitan's own settings of recomputation and of mixed precision; the plan says both. Its loss functions compute over whole
-logits: plan with `--rules` that split no classes, or call them within plan.loss_parallel().
+logits: plan with `rules` that split no classes, or call them within plan.loss_parallel().
 """
 import torch
 import torch.distributed as dist
@@ -25,32 +26,44 @@ def parallelize_with_plan(model, *, parallel_dims, training=None, parallelism=No
 
 
 class ParallelDims:
-    """What parallelize_with_plan uses of torchtitan's."""
+    """What parallelize_with_plan uses of torchtitan's: meshes of some of the dims of one over all ranks."""
 
-    def __init__(self, sizes):
+    def __init__(self, **sizes):
         self.mesh = init_device_mesh("cpu", tuple(sizes.values()), mesh_dim_names=tuple(sizes))
 
     def get_mesh(self, names):
-        return self.mesh[tuple(names)] if tuple(names) != self.mesh.mesh_dim_names else self.mesh
+        return self.mesh[tuple(names)]
+
+
+def make():
+    return torch.nn.Sequential(torch.nn.Linear(64, 256), torch.nn.ReLU(), torch.nn.Linear(256, 10))
 
 
 def main():
     dist.init_process_group("gloo")
     torch.manual_seed(0)
-    model = torch.nn.Sequential(torch.nn.Linear(64, 256), torch.nn.ReLU(), torch.nn.Linear(256, 10))
-    images, labels = torch.rand(32, 64), torch.randint(0, 10, (32,))
-    sizes = {"fsdp": dist.get_world_size(), "tp": 1}
-    plan = dtplan.plan(model, (images, labels), loss=torch.nn.functional.cross_entropy, mesh=sizes, machine="cpu_2", precision="f32")
+    weights, images, labels = make().state_dict(), torch.rand(32, 64), torch.randint(0, 10, (32,))
+    loss_fn = torch.nn.functional.cross_entropy
+    with torch.device("meta"):
+        model = make()
+    plan = dtplan.plan(model, (images, labels), loss=loss_fn, mesh={"fsdp": dist.get_world_size()}, machine="cpu_2", precision="f32")
     if dist.get_rank() == 0:
         plan.save(PLAN)
     dist.barrier()
-    parallel_dims = ParallelDims(sizes)
+
+    parallel_dims = ParallelDims(pp=1, fsdp=dist.get_world_size(), tp=1)
     model = parallelize_with_plan(model, parallel_dims=parallel_dims)
-    part, parts = plan.data_parallel(parallel_dims.mesh)
-    with plan.loss_parallel():
-        loss = torch.nn.functional.cross_entropy(model(images.chunk(parts)[part]), labels.chunk(parts)[part])
-        loss.backward()
-    print(f"rank {dist.get_rank()} loss {loss.item():.4f}")
+    model.to_empty(device="cpu")
+    model.load_state_dict(weights)  # torchtitan: init_weights
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
+    part, parts = plan.data_parallel(parallel_dims.get_mesh(["fsdp"]))
+    for _ in range(5):
+        with plan.loss_parallel():
+            loss = loss_fn(model(images.chunk(parts)[part]), labels.chunk(parts)[part])
+            loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        print(f"rank {dist.get_rank()} loss {loss.item():.4f}", flush=True)
     dist.destroy_process_group()
 
 

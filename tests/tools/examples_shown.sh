@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# docs/examples.md and docs/operators.md show the programs and the script as they are: every ```c and ```bash block is part of a
-# file of examples/, word for word, and every file is named.
+# docs/examples.md, docs/operators.md and docs/python/ show programs and scripts as they are: every ```c, ```bash and ```python block is
+# part of a file of examples/, word for word, and every file is named.
 set -u
 failed=0
 
@@ -10,7 +10,7 @@ shown() {
     shift 2
     all=$(cat "$@")$'\n'
     for source in "$@"; do
-        grep -q "(../$source)" "$page" || { echo "$page does not name $source"; failed=1; }
+        grep -qF "../$source)" "$page" || { echo "$page does not name $source"; failed=1; }
     done
     while IFS= read -r line; do
         case $line in
@@ -31,5 +31,8 @@ shown() {
 
 shown c docs/examples.md examples/*.c
 shown bash docs/operators.md examples/slurm.sh
+for name in torchrun accelerate torchtitan trainer; do
+    shown python docs/python/$name.md examples/python/with_$name.py
+done
 bash -n examples/slurm.sh || failed=1
 exit $failed

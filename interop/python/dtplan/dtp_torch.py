@@ -13,12 +13,14 @@ state dict stay as they are. Needs torch 2.6 or later and nothing else.
 from __future__ import annotations
 
 import contextlib
+import inspect
 import json
 import math
 import re
 import warnings
 from collections.abc import Callable, Iterator
 from functools import cache, partial
+from types import MethodType
 from typing import Any, Union
 
 import torch
@@ -72,17 +74,17 @@ def _by_modules(module: nn.Module, given: DeviceMesh, plan: Json) -> None:
     whole = {name: p.detach() for name, p in _parameters(module).items() if name in how["redistribute"]}
     styles = _styles(module, mesh, how)
     moved = {name: _redistribute(module, mesh, plan, name, p, styles.get(_module_of(name)[0])) for name, p in whole.items()}
-    for name, p in _parameters(module).items():
-        if name not in moved and isinstance(p, DTensor):
-            _reduce_once(p)
     sharded = how["fully_shard"]["dims"] if how["fully_shard"] else {}
+    for name, p in _parameters(module).items():
+        if name not in moved and name not in sharded and isinstance(p, DTensor):
+            _hook(_owners(module, name), _reduce_once)
     left = [name for name in _parameters(module) if name not in moved and name not in sharded]
     _hold_whole(module, mesh, plan, moved, sharded)
     if sharded:
         _fully_shard(module, mesh, plan, moved, left)
     if how["data_dims"] and left:
         trained = [name for name in left if module.get_parameter(name).requires_grad]
-        _Average(submesh(given, how["data_dims"]), _buckets(module, plan, trained))
+        _Average(module, submesh(given, how["data_dims"]), _buckets(module, plan, trained))
 
 
 def data_parallel(mesh: DeviceMesh, placements: Where) -> tuple[int, int]:
@@ -295,6 +297,8 @@ def _styles(module: nn.Module, mesh: DeviceMesh, how: Json) -> dict[str, list[st
         sides = {key: _placement(spec[key]) for key in ("input", "output", "made") if key in spec}
         for name in _matches(module, pattern):
             over[name] = spec.get("mesh_dims", how["tensor_dims"])
+            if sides.get("output") == Shard(1) and isinstance(module.get_submodule(name), torch.nn.Embedding):
+                _count_positions(module)
             local = not spec.get("dtensor", False) and name != how["loss_parallel"]
             if spec["style"] in ("colwise", "rowwise"):
                 style = tp.ColwiseParallel if spec["style"] == "colwise" else tp.RowwiseParallel
@@ -322,7 +326,26 @@ def _styles(module: nn.Module, mesh: DeviceMesh, how: Json) -> dict[str, list[st
         last = module.get_submodule(how["loss_parallel"])
         last.forward = torch.compiler.disable(last.forward)  # a graph whose result is a DTensor fails when compiled again (2.15)
         last.register_forward_hook(_gather_classes)
+        between = [_module_of(name)[0] for name, style in then.items() if not style.use_local_output and name in how["parallelize_module"]]
+        if any(type(module.get_submodule(path)).forward is not nn.Module.forward for path in between if path):
+            _run_eagerly(module, "the result of a module within it is a DTensor, whose gradient PyTorch (2.15) does not trace")
     return {name: over[name] for name in first}
+
+
+def _count_positions(module: nn.Module) -> None:
+    """Modules of transformers count positions by the length of what their table gave, which is a part of the sequence here."""
+    for mod in module.modules():
+        names = list(inspect.signature(mod.forward).parameters)
+        if "input_ids" in names and "position_ids" in names:
+
+            def before(mod: nn.Module, args: Any, kwargs: Any, names: list[str] = names) -> Any:
+                given = {**dict(zip(names, args)), **kwargs}
+                if given.get("input_ids") is not None and given.get("position_ids") is None:
+                    ids = given["input_ids"]
+                    given["position_ids"] = torch.arange(ids.shape[1], device=ids.device)[None]
+                return (), given
+
+            mod.register_forward_pre_hook(before, with_kwargs=True)
 
 
 class _RowwiseTable(tp.ParallelStyle):  # type: ignore[misc]
@@ -376,10 +399,39 @@ def _gather_classes(mod: nn.Module, args: Any, out: Any) -> Any:
 # ---- parameters that no style keeps and reads as the plan does ------------------------------------------------------
 
 
+def _hook(owners: Owners, install: Callable[[Any], None]) -> None:
+    """install(parameter) registers hooks. What takes a parameter's place afterwards gets them too: to, to_empty and
+    load_state_dict(assign=True) make other parameters, without hooks."""
+    for owner, leaf in owners:
+        if not hasattr(owner, "_dtp_hooks"):
+            owner._dtp_hooks = (id(owner), [])  # a copy of the module has none
+            owner._apply = MethodType(_apply, owner)
+            owner.register_load_state_dict_post_hook(_set_hooks)
+        owner._dtp_hooks[1].append((leaf, install))
+        owner._parameters[leaf].__dict__.setdefault("_dtp_has", [])
+        _set_hooks(owner)
+
+
+def _apply(owner: nn.Module, fn: Any, recurse: bool = True) -> nn.Module:
+    type(owner)._apply(owner, fn, recurse)
+    _set_hooks(owner)
+    return owner
+
+
+def _set_hooks(owner: Any, *_: Any) -> None:
+    home, hooks = owner._dtp_hooks
+    for leaf, install in hooks if home == id(owner) else []:
+        p = owner._parameters[leaf]
+        if "_dtp_has" not in p.__dict__:  # PyTorch swaps DTensors; the lists of hooks stay, and nothing calls them (torch 2.15)
+            p._dtp_has, p._backward_hooks, p._post_accumulate_grad_hooks = [], None, None
+        if p.requires_grad and install not in p._dtp_has:
+            p._dtp_has.append(install)
+            install(p)
+
+
 def _reduce_once(p: Any) -> None:
     """The gradient of a DTensor is brought to where the parameter is before an optimizer reads it several times."""
-    if p.requires_grad:
-        p.register_hook(lambda g: g.redistribute(placements=p.placements))
+    p.register_hook(lambda g: g.redistribute(placements=p.placements))
 
 
 def _swap(owner: nn.Module, leaf: str, read: Callable[[Any], Any]) -> None:
@@ -417,7 +469,7 @@ def _hold(module: nn.Module, name: str, mesh: DeviceMesh, placements: list[Place
         if not getattr(owner, "_dtp_reads_local", False):
             _swap(owner, leaf, as_it_was)
     if inner:
-        _reduce_once(kept)
+        _hook(owners, _reduce_once)
 
 
 def _hold_whole(module: nn.Module, mesh: DeviceMesh, plan: Json, moved: dict[str, nn.Parameter], sharded: dict[str, int]) -> None:
@@ -528,8 +580,8 @@ def _fully_shard(module: nn.Module, mesh: DeviceMesh, plan: Json, moved: dict[st
                     reshard_after_forward=again, mp_policy=policy, ignored_params=ignored)
 
 
-def _buckets(module: nn.Module, plan: Json, names: list[str]) -> list[list[nn.Parameter]]:
-    """The plan's buckets of these parameters; what it has in none comes behind, the last parameter first."""
+def _buckets(module: nn.Module, plan: Json, names: list[str]) -> list[list[str]]:
+    """The plan's buckets of these parameters, by type; what it has in none comes behind, the last parameter first."""
     limit = plan["torch"].get("bucket_bytes", 4 << 20)
     buckets = [[n for n in bucket if n in names] for bucket in plan["torch"].get("gradient_buckets", [])]
     known, size = {n for bucket in buckets for n in bucket}, limit
@@ -541,7 +593,8 @@ def _buckets(module: nn.Module, plan: Json, names: list[str]) -> list[list[nn.Pa
             size = 0
         buckets[-1].append(name)
         size += bytes_here
-    return [[module.get_parameter(n) for n in bucket] for bucket in buckets if bucket]
+    types = {name: module.get_parameter(name).dtype for name in names}
+    return [[n for n in bucket if types[n] == of] for bucket in buckets for of in dict.fromkeys(types[n] for n in bucket)]
 
 
 class _Average:
@@ -549,13 +602,19 @@ class _Average:
     buckets, in their order. A bucket of several parameters is a copy, with the number of ranks that have each gradient; a
     parameter alone is reduced in place. Where one rank has a gradient, all get one."""
 
-    def __init__(self, mesh: DeviceMesh, buckets: list[list[nn.Parameter]]) -> None:
+    def __init__(self, module: nn.Module, mesh: DeviceMesh, buckets: list[list[str]]) -> None:
         self.group, self.size, self.task = mesh.get_group(), mesh.size(), None
         self.sent: list[Any] = []
-        self.buckets = [same for bucket in buckets for same in _by_type(bucket)]
+        self.buckets = [[_owners(module, name) for name in bucket] for bucket in buckets]
         for i, bucket in enumerate(self.buckets):
-            for p in bucket:
-                p.register_post_accumulate_grad_hook(lambda p, i=i: self._ready(i))
+            for owners in bucket:
+                _hook(owners, partial(self._install, i))
+
+    def _install(self, i: int, p: nn.Parameter) -> None:
+        p.register_post_accumulate_grad_hook(lambda p: self._ready(i))
+
+    def _parameters(self, i: int) -> list[Any]:
+        return [owner._parameters[leaf] for (owner, leaf), *_ in self.buckets[i]]
 
     def _ready(self, i: int) -> None:
         task = torch._C._current_graph_task_id()
@@ -568,7 +627,7 @@ class _Average:
 
     @torch.no_grad()  # type: ignore[untyped-decorator]
     def _send(self) -> None:
-        bucket = self.buckets[len(self.sent)]
+        bucket = self._parameters(len(self.sent))
         grads = [torch.zeros_like(_local(p)) if p.grad is None else _local(p.grad) for p in bucket]
         flat = grads[0].contiguous()
         if len(bucket) > 1:
@@ -580,7 +639,7 @@ class _Average:
 
     @torch.no_grad()  # type: ignore[untyped-decorator]
     def _take(self) -> None:
-        bucket, (flat, work) = self.buckets[self.done], self.sent[self.done]
+        bucket, (flat, work) = self._parameters(self.done), self.sent[self.done]
         work.wait()
         self.sent[self.done], self.done = None, self.done + 1
         parts = flat.split([_local(p).numel() for p in bucket] + [1] * len(bucket)) if len(bucket) > 1 else [flat, flat]
@@ -610,10 +669,6 @@ def _like(local: Tensor, p: Any) -> Any:
                               stride=p.stride()) if isinstance(p, DTensor) else local
 
 
-def _by_type(parameters: list[nn.Parameter]) -> list[list[nn.Parameter]]:
-    return [[p for p in parameters if p.dtype == dtype] for dtype in dict.fromkeys(p.dtype for p in parameters)]
-
-
 # ---- plans that modules do not say: DTensors throughout -------------------------------------------------------------
 
 
@@ -627,7 +682,7 @@ def _place(module: nn.Module, mesh: DeviceMesh, plan: Json) -> nn.Module:
         owners, old, read = _owners(module, p["name"]), module.get_parameter(p["name"]), _placements(p["read"])
         kept = torch.nn.Parameter(distribute_tensor(old.detach(), mesh, _placements(p["kept"])), old.requires_grad)
         _replace(owners, kept)
-        _reduce_once(kept)
+        _hook(owners, _reduce_once)
         for owner, leaf in owners:
             _swap(owner, leaf, partial(_brought, placements=read))
     for value in plan["activations"]:
@@ -651,12 +706,9 @@ def _place(module: nn.Module, mesh: DeviceMesh, plan: Json) -> nn.Module:
 
     module.register_forward_pre_hook(before, with_kwargs=True)
     module.register_forward_hook(after)
-    _run_eagerly(module)
+    # sharding propagation of batched products over several mesh dims, and the mask of a table split by rows, read values of fake tensors
+    _run_eagerly(module, "the plan has the form placements, and PyTorch (2.15) does not trace DTensors through attention and split tables")
     return module
-
-
-_EAGER = ("dtp_torch: torch.compile leaves this module as it is: the plan has the form placements, and PyTorch (2.15) does not trace "
-          "DTensors through attention and split tables")
 
 
 @cache
@@ -676,11 +728,11 @@ def _register_attention_of_the_cpu() -> None:
     register_sharding(torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward.default)(backward)
 
 
-def _run_eagerly(module: nn.Module) -> None:
-    """torch.compile calls the module and traces nothing of it: sharding propagation of batched products over several mesh dims, and
-    the mask of a table split by rows, read values of fake tensors."""
-    eager = torch.compiler.disable(module._call_impl, reason=_EAGER)
-    tell = torch.compiler.disable(lambda: warnings.warn(_EAGER), reason=_EAGER)
+def _run_eagerly(module: nn.Module, why: str) -> None:
+    """torch.compile calls the module and traces nothing of it."""
+    reason = f"dtp_torch: torch.compile leaves this module as it is: {why}"
+    eager = torch.compiler.disable(module._call_impl, reason=reason)
+    tell = torch.compiler.disable(lambda: warnings.warn(reason), reason=reason)
 
     def call(*args: Any, **kwargs: Any) -> Any:
         if torch.compiler.is_compiling():
@@ -712,7 +764,8 @@ def _take_plain_checkpoints(module: nn.Module) -> None:
             value = state.get(prefix + leaf)
             if isinstance(p, DTensor) and isinstance(value, torch.Tensor) and not isinstance(value, DTensor) \
                     and value.shape == p.shape:
-                state[prefix + leaf] = distribute_tensor(value.to(p.device), p.device_mesh, p.placements, src_data_rank=None)
+                device = p.device_mesh.device_type if p.is_meta else p.device  # with assign=True a value takes the place
+                state[prefix + leaf] = distribute_tensor(value.to(device), p.device_mesh, p.placements, src_data_rank=None)
 
     for mod in module.modules():
         if any(isinstance(p, DTensor) for p in mod._parameters.values()):

@@ -12,6 +12,7 @@ import shutil
 import sys
 import tempfile
 import warnings
+import weakref
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -80,12 +81,10 @@ class Plan:
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
+        weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
         self._plan: dict[str, Any] = self._read("plan.json")
         self._torch: dict[str, Any] = self._read("torch.json")
         self._call: dict[str, Any] = self._read("call.json")
-
-    def __del__(self) -> None:
-        shutil.rmtree(getattr(self, "_folder", ""), ignore_errors=True)
 
     def _read(self, name: str) -> dict[str, Any]:
         with open(os.path.join(self._folder, name), encoding="utf-8") as file:

@@ -60,12 +60,17 @@ def run(words: Sequence[str], progress: bool = False, name: str = "dtplan") -> s
         told = _Told(progress)
         try:
             out = _listen(child, ours, told)
+        except BaseException:
+            child.kill()
+            raise
         finally:
             os.close(ours)
             told.close()
     log.info("%s %s: exit %d after %.1f s", name, words[0], child.returncode, time.monotonic() - began)
     text = told.text.strip()
     if child.returncode:
+        if told.interrupted:  # before there was a plan
+            raise KeyboardInterrupt(text)
         kind = {2: InputError, 3: InfeasibleError}.get(child.returncode, DtplanError)
         raise kind(re.sub(f"^{name}: ", "", text, flags=re.MULTILINE) or f"{name} {words[0]}: exit code {child.returncode}")
     if told.interrupted:
@@ -103,7 +108,6 @@ def _listen(child: subprocess.Popen[bytes], errors: int, told: _Told) -> str:
                     out += data
         except KeyboardInterrupt:
             if told.interrupted:
-                child.kill()
                 raise
             told.interrupted = True
             child.send_signal(signal.SIGINT)

@@ -3,7 +3,8 @@
 beside the docstrings, errors, warnings, Ctrl-C.
 
 BIN_DIR is - where the package is installed with its programs.
-Usage: package.py BIN_DIR options|examples|docs [--write]|errors|interrupt
+--all: that some examples cannot run is a failure.
+Usage: package.py BIN_DIR options|examples [--all]|docs [--write]|errors|interrupt
 """
 import contextlib
 import doctest
@@ -139,7 +140,8 @@ def check_examples():
                 test.globs.update(of_torch() if lacks == "torch" else {})
                 runner.run(test, out=out.write)
             expect(not out.getvalue(), out.getvalue())
-    print(f"{ran} of {count} examples run; the others need torch or jax")
+    expect(ran == count or "--all" not in sys.argv, "PyTorch or JAX is not installed")
+    print(f"{ran} of {count} examples run" + ("" if ran == count else "; the others need torch or jax"))
 
 
 @contextlib.contextmanager
