@@ -13,7 +13,7 @@ try() {
     cp "$wheel" "$pip" "$root/tmp/wheels"
     inside "$root" 'cd /tmp && ! command -v cc gcc c++ g++ make
         python3 "$(echo wheels/pip-*.whl)/pip" install --quiet --no-index --break-system-packages --root-user-action=ignore wheels/dtplan-*.whl
-        dtplan plan llama3_8b --devices 8 --machine h100_64 | sed -n "s/^this plan  */llama3_8b on 8 devices: /p"
+        dtplan plan llama3_8b --devices 8 --machine h100_64 | sed -n "s/^this plan  *\([0-9]\)/llama3_8b on 8 devices: \1/p"
         dtplan plan mlp_digits --machine cpu_2 --mesh x:2 -o mlp.plan.json >/dev/null
         dtrun verify mlp_digits --plan mlp.plan.json --comm sim >/dev/null
         python3 -c "import dtplan; print(repr(dtplan.plan(\"gpt2_small\", machine=\"h100_64\", mesh={\"x\": 8})))"'

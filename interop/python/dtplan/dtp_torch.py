@@ -36,7 +36,7 @@ from torch.distributed.tensor.experimental import implicit_replication, register
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 from torch.utils._pytree import tree_map_only
 
-from .errors import InputError
+from .errors import DtplanWarning, InputError
 
 Json = dict[str, Any]
 Where = Union[str, Json]  # a path, or what json.load made of it
@@ -57,9 +57,11 @@ def parallelize(module: nn.Module, mesh: DeviceMesh, placements: Where) -> nn.Mo
     how = plan["torch"]
     low = plan["precision"].split(",")[0]
     if not how["fully_shard"] and low in COMPUTED:
-        warnings.warn(f"dtp_torch: the plan computes in {plan['precision']}, which only fully_shard sets: use torch.autocast")
+        warnings.warn(f"dtp_torch: the plan computes in {plan['precision']}, which only fully_shard sets: use torch.autocast",
+                      DtplanWarning, stacklevel=3)
     if low == "fp8":
-        warnings.warn("dtp_torch: products in fp8 are set by torchao's convert_to_float8_training; without it they are in bf16")
+        warnings.warn("dtp_torch: products in fp8 are set by torchao's convert_to_float8_training; without it they are in bf16",
+                      DtplanWarning, stacklevel=3)
     _recompute(module, how["checkpoint"])
     (_place if how["form"] == "placements" else _by_modules)(module, mesh, plan)
     _take_plain_checkpoints(module)
@@ -179,7 +181,7 @@ def _check(plan: Json, module: nn.Module, mesh: DeviceMesh) -> None:
     still = [name for name in shapes if name not in frozen and not had[name].requires_grad]
     if still and any(p.requires_grad for p in had.values()):
         warnings.warn(f"dtp_torch: the module freezes {len(still)} parameters ({still[0]!r}, ...) that the plan trains and "
-                      "whose gradients it prices: plan with --freeze")
+                      "whose gradients it prices: plan with --freeze", DtplanWarning, stacklevel=4)
 
 
 def _by_first_names(plan: Json, module: nn.Module) -> Json:
@@ -732,7 +734,7 @@ def _run_eagerly(module: nn.Module, why: str) -> None:
     """torch.compile calls the module and traces nothing of it."""
     reason = f"dtp_torch: torch.compile leaves this module as it is: {why}"
     eager = torch.compiler.disable(module._call_impl, reason=reason)
-    tell = torch.compiler.disable(lambda: warnings.warn(reason), reason=reason)
+    tell = torch.compiler.disable(lambda: warnings.warn(reason, DtplanWarning), reason=reason)
 
     def call(*args: Any, **kwargs: Any) -> Any:
         if torch.compiler.is_compiling():

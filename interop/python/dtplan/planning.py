@@ -292,7 +292,7 @@ def _for_torch() -> Any:
     try:
         from . import dtp_torch
     except ImportError as error:
-        raise DtplanError("this needs PyTorch: pip install 'dtplan[torch]'") from error
+        raise DtplanError(f"this needs PyTorch 2.6 or later, pip install 'dtplan[torch]': {error}") from error
     return dtp_torch
 
 

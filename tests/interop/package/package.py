@@ -16,6 +16,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import typing
 import unittest.mock
 import warnings
@@ -231,7 +232,7 @@ def check_errors():
                os.path.samefile(w.filename, __file__) for w in told), f"the warning of rates: {[str(w) for w in told]}")
     with unittest.mock.patch("pty.openpty", side_effect=OSError("out of pty devices")):  # a container without terminals
         expect(dtplan.plan("mlp_digits", progress=True, **few).mesh == {"x": 2}, "without a terminal")
-    refused(dtplan.DtplanError, "pip install 'dtplan[torch]'", lambda: without("torch", plan.loss_parallel))
+    refused(dtplan.DtplanError, "PyTorch 2.6 or later, pip install 'dtplan[torch]'", lambda: without("torch", plan.loss_parallel))
     refused(dtplan.DtplanError, "pip install jax", lambda: without("jax", lambda: plan.shardings(None)))
 
 
@@ -257,9 +258,31 @@ print(plan.predicted.step_s > 0, "ended" in str(plan))
 
 
 def check_interrupt():
+    with tempfile.TemporaryDirectory() as folder:
+        with_progress(folder)
+        expect(os.listdir(folder) == [], f"left behind: {os.listdir(folder)}")
+    with tempfile.TemporaryDirectory() as folder:
+        before_a_plan(folder)
+
+
+def before_a_plan(folder):
+    """A program that has nothing yet ends with an error, which is the user's Ctrl-C."""
+    program = os.path.join(folder, "dtplan")
+    with open(program, "w", encoding="utf-8") as file:
+        file.write("#!/bin/sh\ntrap 'echo nothing yet >&2; exit 1' INT\nwhile :; do sleep 0.1; done\n")
+    os.chmod(program, 0o755)
+    timer = threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT))
+    with unittest.mock.patch.dict(os.environ, {"DTPLAN_BIN": folder}), unittest.mock.patch("tempfile.tempdir", folder):
+        timer.start()
+        refused(KeyboardInterrupt, "nothing yet",
+                lambda: dtplan.plan("mlp_digits", mesh={"x": 2}, machine=dtplan.Machine("cpu_2", 2)))
+    expect(os.listdir(folder) == ["dtplan"], f"left behind: {os.listdir(folder)}")
+
+
+def with_progress(folder):
     """Ctrl-C after the first line of progress."""
     with subprocess.Popen([sys.executable, "-c", INTERRUPTED], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                          env={**os.environ, "PYTHONPATH": os.path.join(ROOT, "interop", "python")}) as child:
+                          env={**os.environ, "PYTHONPATH": os.path.join(ROOT, "interop", "python"), "TMPDIR": folder}) as child:
         child.stdout.readline()
         first = child.stderr.readline()
         while first and "planning" not in first:
