@@ -82,15 +82,8 @@ def check(name, text, *options):
         with plan.loss_parallel(), torch.no_grad():
             found.append(same("state dict", [(mean(step_loss(second, mine, loss)),)], wanted_value))
 
-    with torch.device("meta"):
-        bare, *_ = make(name)
-    plan.parallelize(bare, device_mesh).to_empty(device="cpu")
-    if hasattr(bare, "transformer"):  # to_empty unties what PyTorch does not swap
-        bare.transformer.wte.weight = bare.lm_head.weight
-    for (_, buffer), (_, value) in zip(bare.named_buffers(), module.named_buffers()):
-        buffer.copy_(value)
-    set_model_state_dict(bare, copy.deepcopy(module.state_dict()), options=StateDictOptions(full_state_dict=True))
-    found.append(same("made on the meta device", train(bare, mine, loss, plan.loss_parallel), wanted))
+    found.append(max(same("made on the meta device", train(from_meta(name, module, plan, device_mesh, assign), mine, loss,
+                                                           plan.loss_parallel), wanted) for assign in (False, True)))
 
     compiled = plan.parallelize(copy.deepcopy(module), device_mesh)
     compiled.compile(backend="aot_eager")
@@ -102,6 +95,25 @@ def check(name, text, *options):
         form = plan._torch["torch"]["form"]
         print(f"{dist.get_world_size()} processes, {name} {text} {' '.join(options)}: by {form}, {parts} parts; losses and norms "
               f"{found[0]:.1e}, state dict {max(found[1:3]):.1e}, from the meta device {found[3]:.1e}, compiled {found[4]:.1e}", flush=True)
+
+
+def from_meta(name, module, plan, device_mesh, assign):
+    """Parallelized without memory; then with the weights of a module, by to_empty or by assign=True."""
+    with torch.device("meta"):
+        bare, *_ = make(name)
+    plan.parallelize(bare, device_mesh)
+    if assign:
+        bare.load_state_dict(copy.deepcopy(module.state_dict()), assign=True)
+    else:
+        bare.to_empty(device="cpu")
+    if hasattr(bare, "transformer"):  # both untie what PyTorch does not swap
+        bare.transformer.wte.weight = bare.lm_head.weight
+    for path, value in module.named_buffers():
+        owner, _, leaf = path.rpartition(".")
+        setattr(bare.get_submodule(owner), leaf, value.clone())
+    if not assign:
+        set_model_state_dict(bare, copy.deepcopy(module.state_dict()), options=StateDictOptions(full_state_dict=True))
+    return bare
 
 
 def through_checkpoint(first, second):
