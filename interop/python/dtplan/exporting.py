@@ -14,6 +14,11 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 from .errors import DtplanWarning, InputError
 
 
+def is_module(x: Any) -> bool:
+    """Whether x can be exported."""
+    return isinstance(x, torch.nn.Module)
+
+
 def export(module: torch.nn.Module, inputs: Any, loss: Callable[[Any, Any], torch.Tensor] | None, dynamic: Any, path: str) -> None:
     """Writes the forward pass and the loss to a .pt2 file."""
     device = next((x.device for x in [*module.parameters(), *module.buffers()]), torch.device("cpu"))

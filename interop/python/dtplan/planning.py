@@ -86,6 +86,9 @@ class Plan:
         self._torch: dict[str, Any] = self._read("torch.json")
         self._call: dict[str, Any] = self._read("call.json")
 
+    def __reduce__(self) -> Any:
+        return _unpack, (self._packed(), "a copy of a plan")
+
     def _read(self, name: str) -> dict[str, Any]:
         with open(os.path.join(self._folder, name), encoding="utf-8") as file:
             found: dict[str, Any] = json.load(file)
@@ -200,6 +203,8 @@ class Plan:
         >>> "step" in plan.diff(plan)
         True
         """
+        if other._plan["model"] != self._plan["model"] or other.layouts.keys() != self.layouts.keys():
+            raise InputError(f"diff: the other plan is of another model, {other!r}")
         return self._ask("diff", other._path("plan.json"))
 
     def report(self) -> str:
@@ -413,7 +418,12 @@ def _import(source: Any, inputs: Any, loss: Any, dynamic: Any, folder: str) -> s
         if not os.path.isdir(path) and not path.endswith((".pt2", ".onnx")):
             return path
     else:
-        from .exporting import export
+        try:
+            from .exporting import export, is_module
+        except ImportError as error:
+            raise DtplanError(f"a module needs PyTorch 2.6 or later, pip install 'dtplan[torch]': {error}") from error
+        if not is_module(source):
+            raise InputError(f"plan: takes a PyTorch module, a path or the name of a model, not {source!r}")
         if inputs is None:
             raise InputError("plan: a module needs example_inputs, the inputs of a step")
         path = os.path.join(folder, "module.pt2")

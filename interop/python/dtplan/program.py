@@ -67,16 +67,17 @@ def run(words: Sequence[str], progress: bool = False, name: str = "dtplan") -> s
             os.close(ours)
             told.close()
     log.info("%s %s: exit %d after %.1f s", name, words[0], child.returncode, time.monotonic() - began)
-    text = told.text.strip()
-    if child.returncode:
-        if told.interrupted:  # before there was a plan
-            raise KeyboardInterrupt(text)
-        kind = {2: InputError, 3: InfeasibleError}.get(child.returncode, DtplanError)
-        raise kind(re.sub(f"^{name}: ", "", text, flags=re.MULTILINE) or f"{name} {words[0]}: exit code {child.returncode}")
+    failed = child.returncode != 0
+    *notes, error = re.split(f"^{name}: ", told.text.strip(), maxsplit=1, flags=re.MULTILINE) if failed else (told.text, "")
     if told.interrupted:
+        if failed:  # there was no plan yet
+            raise KeyboardInterrupt(error)
         warnings.warn("planning was interrupted: this is the best plan so far", DtplanWarning, stacklevel=4)
-    for line in re.sub(r"\n    +", " ", text).splitlines():
+    for line in re.sub(r"\n    +", " ", "".join(notes).strip()).splitlines():
         warnings.warn(line, DtplanWarning, stacklevel=4)
+    if failed:
+        kind = {2: InputError, 3: InfeasibleError}.get(child.returncode, DtplanError)
+        raise kind(error or f"{name} {words[0]}: exit code {child.returncode}")
     return out
 
 

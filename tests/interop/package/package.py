@@ -7,10 +7,12 @@ BIN_DIR is - where the package is installed with its programs.
 Usage: package.py BIN_DIR options|examples [--all]|docs [--write]|errors|interrupt
 """
 import contextlib
+import copy
 import doctest
 import inspect
 import io
 import os
+import pickle
 import re
 import signal
 import subprocess
@@ -232,7 +234,16 @@ def check_errors():
                os.path.samefile(w.filename, __file__) for w in told), f"the warning of rates: {[str(w) for w in told]}")
     with unittest.mock.patch("pty.openpty", side_effect=OSError("out of pty devices")):  # a container without terminals
         expect(dtplan.plan("mlp_digits", progress=True, **few).mesh == {"x": 2}, "without a terminal")
+    warned = []
+    with unittest.mock.patch("warnings.warn", lambda text, *_, **__: warned.append(text)):
+        refused(dtplan.InputError, "mesh: dim 'x': size '0'",
+                lambda: dtplan.plan("mlp_digits", target="torch", mesh={"x": 0}, machine="cpu_2"))
+    expect(len(warned) == 1 and "no rates" in warned[0], f"warnings before an error: {warned}")
+    for copied in (pickle.loads(pickle.dumps(plan)), copy.deepcopy(plan)):
+        expect(copied._folder != plan._folder and str(copied) == str(plan), "a copy shares the folder of its plan")
+    refused(dtplan.InputError, "another model", lambda: plan.diff(dtplan.plan("gpt_bytes", mode="rules", **few)))
     refused(dtplan.DtplanError, "PyTorch 2.6 or later, pip install 'dtplan[torch]'", lambda: without("torch", plan.loss_parallel))
+    refused(dtplan.DtplanError, "a module needs PyTorch 2.6", lambda: without("torch", lambda: dtplan.plan(object(), **few)))
     refused(dtplan.DtplanError, "pip install jax", lambda: without("jax", lambda: plan.shardings(None)))
 
 

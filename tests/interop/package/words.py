@@ -53,6 +53,8 @@ few = {"mesh": {"x": 2}, "machine": "cpu_2"}
 refused(dtplan.InputError, lambda: dtplan.plan(Sorted(), torch.zeros(4, 8), **few), "svdvals", f'words.py", line {LINE}')
 refused(dtplan.InputError, lambda: dtplan.plan(Branches(), torch.zeros(4, 8), **few), "torch.export")
 refused(dtplan.InputError, lambda: dtplan.plan(Sorted(), **few), "example_inputs")
+for other in (Sorted, None, 3):
+    refused(dtplan.InputError, lambda other=other: dtplan.plan(other, torch.zeros(4, 8), **few), "a PyTorch module", repr(other))
 
 module, inputs, loss = make("nanogpt")
 for options in ({"mode": "tensor"}, {"mode": "rules"}, {"machine": "h100_64"}, {"machine": "h100_64", "objective": "memory"}):
