@@ -74,7 +74,7 @@ typedef struct dtp_plan_request {
 } dtp_plan_request;
 
 /* No mesh, one device, up to 3 dims, target `cpu`, objective time, no limit, 6 candidates
- * within 5 %, seed 1, 2 threads, gap 0.001, with the bound of what tying loses. */
+ * within 5 %, seed 1, 2 threads, gap 0.001, no slack, with the bound of what tying loses. */
 dtp_plan_request dtp_plan_request_init(void);
 
 #endif

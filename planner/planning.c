@@ -19,6 +19,7 @@ dtp_plan_request dtp_plan_request_init(void)
                           .target = &dtp_target_cpu,
                           .margin = 0.05,
                           .tying_bound = true};
+    r.options.slack = 0.0; /* the fastest plan */
     r.options.devices = 1;
     r.options.candidates = 6;
     r.options.threads = 2;
@@ -84,11 +85,12 @@ void dtp_planning_tell(const dtp_planning *p)
         return;
     }
     const dtp_plan *const others[] = {p->others, watch->best};
+    dtp_prediction fastest[2];
     const dtp_prediction *best = p->has_best ? &p->best.predicted : NULL;
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
-        if (others[i] != NULL && (best == NULL || better(p, &others[i]->predicted, best))) {
-            best = &others[i]->predicted;
-        }
+        fastest[i] = others[i] != NULL ? dtp_plan_fastest_found(others[i]) : (dtp_prediction){0};
+        best = others[i] != NULL && (best == NULL || better(p, &fastest[i], best)) ? &fastest[i]
+                                                                                   : best;
     }
     const bool here = p->has_best && best == &p->best.predicted && p->certificate.bound > 0 &&
                       p->request->options.objective == DTP_OBJECTIVE_TIME;
@@ -102,42 +104,36 @@ void dtp_planning_tell(const dtp_planning *p)
     watch->progress(watch->user, &now);
 }
 
-dtp_status dtp_planning_is_said(const dtp_planning *p, const dtp_candidate *c, dtp_said *how,
-                                dtp_err *err)
+static dtp_status said_by(const dtp_export_form *form, const dtp_planning *p,
+                          const dtp_candidate *c, dtp_said *how, dtp_err *err)
 {
     const dtp_plan_request *r = p->request;
-    *how = DTP_SAID;
-    if (r->form == NULL) {
-        return DTP_OK;
-    }
     dtp_plan plan = {.mesh = p->pricer.mesh,
                      .target = r->target->name,
                      .rules_mode = p->planner->rules_only,
                      .rules = c->rules,
                      .uneven = r->options.uneven,
                      .sharding = c->sharding,
-                     .expressible = {.form = r->form->name}};
+                     .expressible = {.form = form->name}};
     if (r->variant != NULL) {
         plan.variant = *r->variant;
     }
-    DTP_TRY(dtp_export_says_all(r->form, &plan, p->graph, r->names, how, err));
+    return dtp_export_says_all(form, &plan, p->graph, r->names, how, err);
+}
+
+dtp_status dtp_planning_is_said(const dtp_planning *p, const dtp_candidate *c, dtp_said *how,
+                                dtp_err *err)
+{
+    *how = DTP_SAID;
+    if (p->request->form == NULL) {
+        return DTP_OK;
+    }
+    DTP_TRY(said_by(p->request->form, p, c, how, err));
     if (*how == DTP_SAID_PLACEMENTS &&
         dtp_export_placements_fail(p->model, p->machine->kind) != NULL) {
         *how = DTP_SAID_NOT;
     }
     return DTP_OK;
-}
-
-/* Placements alone make DTensors of all that a module computes: fewer modules run so, and slower
- * than is predicted. Such a plan is taken where it is better by more than this share. */
-static const double WORTH = 0.02;
-
-static dtp_prediction judged(const dtp_prediction *of, bool by_placements)
-{
-    dtp_prediction p = *of;
-    p.step_time_s *= by_placements ? 1.0 + WORTH : 1.0;
-    p.peak_bytes = by_placements ? (int64_t)((1.0 + WORTH) * (double)p.peak_bytes) : p.peak_bytes;
-    return p;
 }
 
 dtp_status dtp_planning_offer(dtp_planning *p, const dtp_candidate *c, dtp_err *err)
@@ -155,14 +151,48 @@ dtp_status dtp_planning_offer(dtp_planning *p, const dtp_candidate *c, dtp_err *
         p->by_form[k] = c->predicted;
         p->has_form[k] = true;
     }
-    const dtp_prediction now = judged(&c->predicted, k == 1),
-                         was = judged(&p->best.predicted, p->best.by_placements);
+    dtp_candidate next = *c;
+    next.by_placements = k == 1;
+    const dtp_prediction now = dtp_judged(&c->predicted, next.by_placements),
+                         was = dtp_judged(&p->best.predicted, p->best.by_placements);
     p->cheapest = !p->has_best || c->cost_ps < p->cheapest.cost_ps ? *c : p->cheapest;
+    const double slack = p->request->options.slack;
+    if (p->request->options.objective == DTP_OBJECTIVE_TIME && slack > 0.0 &&
+        (!p->has_best || now.step_time_s <= (1.0 + slack) * was.step_time_s)) {
+        DTP_TRY(dtp_ties_add(&p->ties, &next, p->arena, err));
+    }
     if (!p->has_best || better(p, &now, &was)) {
-        p->best = *c;
-        p->best.by_placements = k == 1;
+        p->best = next;
         p->has_best = true;
         dtp_planning_tell(p);
+    }
+    return DTP_OK;
+}
+
+/* Of what takes about as long as the incumbent the one that is best else becomes the incumbent. */
+static dtp_status break_ties(dtp_planning *p, dtp_plan *plan, dtp_err *err)
+{
+    const dtp_export_form *torch = NULL;
+    const dtp_graph_variant *v = p->request->variant;
+    const bool staged = v != NULL && v->stages.n > 1; /* of which no module says anything */
+    const double slack = p->request->options.slack;
+    const dtp_candidate fastest = p->best;
+    const double step_s = dtp_judged(&fastest.predicted, fastest.by_placements).step_time_s;
+    if (slack <= 0.0 || p->ties.n == 0) {
+        return DTP_OK;
+    }
+    dtp_ties_keep_least(&p->ties, (1.0 + slack) * step_s);
+    DTP_TRY(dtp_export_form_find("torch", &torch, err));
+    for (int32_t i = 0; i < p->ties.n && p->ties.n > 1 && !staged; i++) {
+        dtp_tie *t = &p->ties.items[i];
+        dtp_said how = t->candidate.by_placements ? DTP_SAID_PLACEMENTS : DTP_SAID;
+        DTP_TRY(p->request->form == torch ? DTP_OK : said_by(torch, p, &t->candidate, &how, err));
+        t->by_modules = how == DTP_SAID;
+    }
+    p->best = *dtp_ties_simplest(&p->ties);
+    if (p->best.predicted.step_time_s > fastest.predicted.step_time_s) {
+        plan->fastest = (dtp_plan_fastest){slack, fastest.predicted.step_time_s,
+                                           fastest.predicted.peak_bytes, fastest.by_placements};
     }
     return DTP_OK;
 }
@@ -311,7 +341,11 @@ static dtp_status plan_into(dtp_planning *p, dtp_plan *plan, dtp_err *err)
         return s;
     }
     p->out->infeasible = !p->has_best;
-    return p->has_best ? fill_plan(p, plan, err) : DTP_OK;
+    if (!p->has_best) {
+        return DTP_OK;
+    }
+    DTP_TRY(break_ties(p, plan, err));
+    return fill_plan(p, plan, err);
 }
 
 dtp_status dtp_planning_on_mesh(dtp_planning *p, const dtp_mesh *mesh, dtp_plan_result *out,
@@ -352,13 +386,13 @@ dtp_status dtp_planning_on_mesh(dtp_planning *p, const dtp_mesh *mesh, dtp_plan_
 
 static bool plan_better(const dtp_plan_request *request, const dtp_plan *a, const dtp_plan *b)
 {
-    const dtp_prediction x = judged(&a->predicted, dtp_plan_by_placements(a)),
-                         y = judged(&b->predicted, dtp_plan_by_placements(b));
-    return request->options.objective == DTP_OBJECTIVE_MEMORY ? x.peak_bytes < y.peak_bytes
-                                                              : x.step_time_s < y.step_time_s;
+    return request->options.objective == DTP_OBJECTIVE_MEMORY
+               ? dtp_judged(&a->predicted, dtp_plan_by_placements(a)).peak_bytes <
+                     dtp_judged(&b->predicted, dtp_plan_by_placements(b)).peak_bytes
+               : dtp_tied_plan_better(a, b, request->options.slack);
 }
 
-void dtp_plan_result_keep(dtp_plan_result *best, dtp_plan_result *next, bool taken)
+void dtp_plan_result_keep(dtp_plan_result *best, dtp_plan_result *next, bool taken, double slack)
 {
     const dtp_plan *dropped = taken ? best->plan : next->plan;
     dtp_plan *kept = taken ? next->plan : best->plan;
@@ -376,6 +410,9 @@ void dtp_plan_result_keep(dtp_plan_result *best, dtp_plan_result *next, bool tak
     const bool none = best->infeasible && next->infeasible;
     const int64_t bound =
         best->smallest_bound < next->smallest_bound ? best->smallest_bound : next->smallest_bound;
+    if (dropped != NULL && kept != NULL && kept->objective == DTP_OBJECTIVE_TIME) {
+        dtp_tied_plan_note(kept, dropped, slack);
+    }
     dtp_plan_result_free(taken ? best : next);
     if (taken) {
         *best = *next;

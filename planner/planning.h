@@ -13,6 +13,7 @@
 #include "cost_models/redistribution_price.h"
 #include "planner/baselines/baselines.h"
 #include "planner/plan_search.h"
+#include "planner/ties.h"
 #include "spmd/redistribute/redistribute_cache.h"
 
 enum { DTP_MAX_TIGHTENINGS = 8 };
@@ -35,6 +36,7 @@ typedef struct dtp_planning {
 
     dtp_candidate best; /* has_best: the incumbent */
     bool has_best;
+    dtp_ties ties; /* objective time: what takes about as long, for the plan */
     /* Of a form with has_modules: the best by modules and by placements alone. */
     dtp_prediction by_form[2];
     bool has_form[2];
@@ -74,9 +76,10 @@ dtp_status dtp_planning_run(const dtp_planner *planner, const dtp_graph *g,
                             dtp_plan_result *out, dtp_err *err) DTP_MUST_CHECK;
 
 /* Keeps `next` in place of *best where it is taken, and frees the other one; what the other form of
- * two would take is that of both. */
-void dtp_plan_result_keep(dtp_plan_result *best, dtp_plan_result *next, bool taken);
-/* Whether a result is better than the best one so far: a plan before none, the smaller limit that
+ * two would take, and the fastest plan within the slack, are those of both. */
+void dtp_plan_result_keep(dtp_plan_result *best, dtp_plan_result *next, bool taken, double slack);
+/* Whether a result is better than the best one so far: of two plans the shorter step, or, of two
+ * that take about as long, less memory; a plan before none, the smaller limit that
  * works among those without a plan, the smaller bound of it where that is not known. */
 bool dtp_plan_result_better(const dtp_plan_request *request, const dtp_plan_result *a,
                             const dtp_plan_result *b);

@@ -192,7 +192,7 @@ static dtp_status try_mesh(search *s, dtp_planning p, int32_t i, dtp_err *err)
     dtp_log(s->request->options.ctx, DTP_LOG_INFO, "planner", "mesh",
             "mesh='%s' outcome=%s bound=%" PRId64 " step_time_s=%g", text,
             dtp_mesh_outcome_name(r->outcome), r->bound, r->step_time_s);
-    dtp_plan_result_keep(s->best, &next, is_taken(s, i, &next));
+    dtp_plan_result_keep(s->best, &next, is_taken(s, i, &next), s->request->options.slack);
     return DTP_OK;
 }
 

@@ -98,6 +98,7 @@ static dtp_plan_request request_of(const stage_search *s, const point *p,
     r.max_mesh_dims -= p->stages.n > 1 ? 1 : 0; /* stages are the other one */
     r.incumbent = NULL;
     r.find_limit = false;
+    r.options.slack = 0.0; /* ties are broken when the best one is planned again */
     return r;
 }
 
@@ -123,7 +124,7 @@ static dtp_status keep(stage_search *s, point *p, dtp_plan_result *next, dtp_err
     const bool taken = p->step_s < s->best.step_s;
     s->best = taken ? *p : s->best;
     s->any = s->any || taken;
-    dtp_plan_result_keep(s->found, next, taken);
+    dtp_plan_result_keep(s->found, next, taken, 0.0);
     return DTP_OK;
 }
 
@@ -394,15 +395,17 @@ static dtp_status plan_whole(stage_search *s, const point *p, dtp_err *err)
                    : DTP_FAIL(err, DTP_STOPPED, "no plan was found: ended early (%s)",
                               dtp_stop_reasons[dtp_stop_why(s->request->stop)]);
     }
+    r.options.slack = s->request->options.slack;
     r.brief = s->any;
     r.trial = r.find_limit = !s->any;
     const dtp_status st = s->mode(s->g, s->machine, &r, &next, &why);
     if (st == DTP_OK) {
-        const bool as_fast = s->any && next.plan != NULL &&
-                             next.plan->predicted.step_time_s <= s->best.step_s * (1.0 + GAIN);
+        const double step_s =
+            next.plan != NULL ? dtp_plan_fastest_found(next.plan).step_time_s : (double)INFINITY;
+        const bool as_fast = s->any && step_s <= s->best.step_s * (1.0 + GAIN);
         const bool less = !s->any && (s->found->arena == NULL ||
                                       dtp_plan_result_better(s->request, &next, s->found));
-        dtp_plan_result_keep(s->found, &next, as_fast || less);
+        dtp_plan_result_keep(s->found, &next, as_fast || less, r.options.slack);
         return DTP_OK;
     }
     const bool known = s->any || s->found->arena != NULL;

@@ -233,7 +233,7 @@ static void keep_better(search *s, int32_t i, dtp_plan_result *next)
     const bool taken = is_taken(s, i, next);
     s->best_variant = taken ? i : s->best_variant;
     s->best_is_usual = s->best_is_usual && !taken;
-    dtp_plan_result_keep(s->best, next, taken);
+    dtp_plan_result_keep(s->best, next, taken, s->request->options.slack);
 }
 
 static dtp_plan_request request_of(const search *s, int32_t i, const char *text,
@@ -351,13 +351,13 @@ static dtp_status try_usual(search *s, int32_t i, dtp_err *err)
         st = note(s, i, text, describe(s, &next), err);
     }
     if (u->fits) {
-        u->seconds = next.plan->predicted.step_time_s;
+        u->seconds = dtp_plan_fastest_found(next.plan).step_time_s;
         u->bytes = next.plan->predicted.peak_bytes;
     }
     const bool taken = dtp_plan_result_better(s->request, &next, s->best);
     s->best_variant = taken ? i : s->best_variant;
     s->best_is_usual = s->best_is_usual || (taken && u->fits);
-    dtp_plan_result_keep(s->best, &next, taken);
+    dtp_plan_result_keep(s->best, &next, taken, s->request->options.slack);
     return st;
 }
 

@@ -54,6 +54,15 @@ typedef struct dtp_plan_expressible {
     const char *failing; /* why placements alone were not searched; NULL: they were */
 } dtp_plan_expressible;
 
+/* The fastest plan that was found, where one that takes longer by a share of `slack` at most was
+ * taken, for its memory or its form. */
+typedef struct dtp_plan_fastest {
+    double slack;
+    double step_time_s; /* 0: the plan is the fastest */
+    int64_t peak_bytes;
+    bool by_placements; /* while it is searched */
+} dtp_plan_fastest;
+
 struct dtp_plan {
     dtp_arena *arena;
     const char *model;
@@ -86,6 +95,7 @@ struct dtp_plan {
     dtp_prediction predicted;
     dtp_certificate certificate;
     dtp_plan_expressible expressible;
+    dtp_plan_fastest fastest;
     int32_t n_pins;
     const char **pins; /* texts such as "rules batch:x" and "memory 2147483648" */
     int32_t n_baselines;

@@ -481,6 +481,25 @@ static dtp_status read_expressible(const dtp_json *v, dtp_plan *plan, dtp_err *e
                : DTP_OK;
 }
 
+/* Behind what is predicted of the plan. */
+static dtp_status read_fastest(const dtp_json *v, dtp_plan *plan, dtp_err *err)
+{
+    static const char *const keys[] = {"slack", "step_time_s", "peak_bytes", NULL};
+    dtp_plan_fastest *f = &plan->fastest;
+    if (v == NULL) {
+        return DTP_OK;
+    }
+    DTP_TRY(dtp_json_keys(v, keys, err));
+    DTP_TRY(read_amount(v, "slack", &f->slack, err));
+    DTP_TRY(read_amount(v, "step_time_s", &f->step_time_s, err));
+    DTP_TRY(read_count(v, "peak_bytes", &f->peak_bytes, err));
+    return f->step_time_s > 0.0 && f->step_time_s < plan->predicted.step_time_s
+               ? DTP_OK
+               : dtp_json_fail(dtp_json_get(v, "step_time_s"), err,
+                               "%g is not below the plan's own step, %g", f->step_time_s,
+                               plan->predicted.step_time_s);
+}
+
 static dtp_status read_header(const dtp_json *root, dtp_plan *plan, dtp_err *err)
 {
     static const char *const modes[] = {"rules", "tensor", NULL};
@@ -580,6 +599,7 @@ dtp_status dtp_plan__fields(const dtp_json *root, dtp_plan *plan, dtp_err *err)
                                        "memory_limit_bytes",
                                        "uneven",
                                        "expressible",
+                                       "fastest",
                                        "redistribution",
                                        "redistributions",
                                        "overlap",
@@ -615,6 +635,7 @@ dtp_status dtp_plan__fields(const dtp_json *root, dtp_plan *plan, dtp_err *err)
     DTP_TRY(dtp_json_require(root, "predicted", &predicted, err));
     DTP_TRY(dtp_json_keys(predicted, times ? predicted_keys : no_times, err));
     DTP_TRY(read_prediction(predicted, times, &plan->predicted, err));
+    DTP_TRY(read_fastest(dtp_json_get(root, "fastest"), plan, err));
     DTP_TRY(read_certificate(root, plan, err));
     DTP_TRY(dtp_json_require(root, "pins", &pins, err));
     DTP_TRY(dtp_plan__texts(pins, plan->arena, &plan->n_pins, &plan->pins, err));

@@ -37,6 +37,21 @@ static void print_step_bound(const dtp_plan *plan, dtp_strbuf *out)
     }
 }
 
+static void print_fastest(const dtp_plan *plan, dtp_strbuf *out)
+{
+    const dtp_plan_fastest *f = &plan->fastest;
+    const double more = plan->predicted.step_time_s / f->step_time_s - 1.0;
+    const double less = (double)(f->peak_bytes - plan->predicted.peak_bytes);
+    if (f->step_time_s > 0.0 && more > 0.0) {
+        dtp_strbuf_addf(out,
+                        "slack: the fastest plan found takes %s and %s; this one takes %.2f %% "
+                        "more time and %s %s memory (--slack %g)\n",
+                        dtp_seconds(f->step_time_s).text,
+                        dtp_byte_count((double)f->peak_bytes).text, 100.0 * more,
+                        dtp_byte_count(fabs(less)).text, less < 0.0 ? "more" : "less", f->slack);
+    }
+}
+
 /* Cost and bound are picoseconds or, of the memory objective, bytes. */
 static void print_bounds(const dtp_plan *plan, dtp_strbuf *out)
 {
@@ -319,6 +334,7 @@ void dtp_plan_print(const dtp_plan *plan, const dtp_graph *g, const dtp_plan_els
     dtp_plan_print_tried(plan->n_tried, plan->tried, out);
     print_expressible(plan, out);
     const dtp_certificate *c = &plan->certificate;
+    print_fastest(plan, out);
     print_step_bound(plan, out);
     dtp_strbuf_addf(out, "certificate: %s, ", dtp_cert_status_name(c->status));
     print_bounds(plan, out);

@@ -163,6 +163,18 @@ static void write_expressible(dtp_json_writer *w, const dtp_plan_expressible *e)
     dtp_json_end_object(w);
 }
 
+static void write_fastest(dtp_json_writer *w, const dtp_plan *plan)
+{
+    const dtp_plan_fastest *f = &plan->fastest;
+    if (f->step_time_s > 0.0 && f->step_time_s < plan->predicted.step_time_s) {
+        dtp_json_begin_object(w, "fastest");
+        dtp_json_write_double(w, "slack", f->slack);
+        dtp_json_write_double(w, "step_time_s", f->step_time_s);
+        dtp_json_write_int(w, "peak_bytes", f->peak_bytes);
+        dtp_json_end_object(w);
+    }
+}
+
 static void write_precision(dtp_json_writer *w, const dtp_precision *p)
 {
     if (dtp_precision_is_f32(p)) {
@@ -264,6 +276,7 @@ static void write_summary(dtp_json_writer *w, const dtp_plan *plan, const dtp_gr
         dtp_json_write_string(w, "redistribution", "torch");
     }
     write_expressible(w, &plan->expressible);
+    write_fastest(w, plan);
     write_overlap(w, &plan->overlap);
     write_variant(w, plan, g);
     if (plan->rules_mode) {

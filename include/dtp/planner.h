@@ -74,6 +74,8 @@ typedef struct dtp_plan_options { /* NOLINT(clang-analyzer-optin.performance.Pad
                                 also "auto": `devices` are those of all stages, a mesh that of
                                 each. With "auto" slots that are NULL are searched, too */
     const char *slots;  /* as in dtp_job_options */
+    double slack; /* objective time: a plan may take longer than the fastest one by this share, if
+                     it needs less memory or is simpler; 0.005 */
 } dtp_plan_options;
 
 static inline dtp_plan_options dtp_plan_options_init(void)
@@ -83,6 +85,7 @@ static inline dtp_plan_options dtp_plan_options_init(void)
     o.size = sizeof o;
     o.seed = 1;
     o.gap = 0.001;
+    o.slack = 0.005;
     return o;
 }
 
@@ -133,7 +136,7 @@ typedef struct dtp_plan_result {
 DTP_ASSERT_SIZE(dtp_plan_result, 128);
 
 /* Plans a model, as it was read. The plan is never predicted worse than a legal baseline within the
- * memory limit and in keeping with the pins. Limits and pins that cannot hold together are a
+ * memory limit and in keeping with the pins, but for the slack. Limits and pins that cannot hold together are a
  * result, not an error; a text that is no pin, or one that cannot be kept even alone, is
  * DTP_INVALID. DTP_STOPPED when planning is ended before there is a plan. `machine` NULL: pins mode
  * only, nothing is priced. */

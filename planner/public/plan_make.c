@@ -260,7 +260,8 @@ static dtp_status compare_all(plan_maker *m, dtp_plan_result *out, dtp_err *err)
                 : DTP_OK;
     }
     if (said) { /* judged as plans of the form are */
-        dtp_plan_result_keep(out, &all, dtp_plan_result_better(&m->request, &all, out));
+        dtp_plan_result_keep(out, &all, dtp_plan_result_better(&m->request, &all, out),
+                             m->request.options.slack);
     } else {
         dtp_plan_result_free(&all);
     }

@@ -130,6 +130,7 @@ dtp_status dtp_pareto_find(const dtp_graph *g, const dtp_machine *machine,
                            dtp_pareto *out, dtp_err *err)
 {
     sweep s = {.g = g, .machine = machine, .request = *request, .plan = plan, .out = out};
+    s.request.options.slack = 0.0; /* memory is what is varied */
     *out = (dtp_pareto){.arena = dtp_arena_create()};
     if (out->arena != NULL) {
         out->points = dtp_arena_alloc(out->arena, (size_t)max_points + 2, sizeof *out->points);

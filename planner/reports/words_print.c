@@ -84,6 +84,9 @@ static void print_rival(const dtp_plan *plan, const dtp_baseline *b, dtp_strbuf 
             between = ", ";
         }
     }
+    if (more_s < 0.0) { /* within the slack of the plan */
+        dtp_strbuf_addf(out, ", with a peak of %s", dtp_byte_count((double)q->peak_bytes).text);
+    }
 }
 
 void dtp_words_rivals_print(const dtp_plan *plan, dtp_strbuf *out)

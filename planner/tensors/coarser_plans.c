@@ -53,6 +53,7 @@ dtp_status dtp_tensor__offer_coarser(dtp_planning *p, dtp_err *err)
     }
     request.options.rules_file = NULL;
     request.options.prices = request.options.untie = false;
+    request.options.slack = 0.0; /* ties are broken on the finer mesh */
     request.tying_bound = false;
     request.brief = request.of_finer = true;
     request.watch = NULL;

@@ -191,7 +191,7 @@ static void test_planning__objective_memory(void **state)
     }
 }
 
-/* ---- meshes that cannot beat the incumbent ---- */
+/* ---- a mode ---- */
 
 static dtp_status begins(dtp_planning *p, dtp_err *err)
 {
@@ -204,6 +204,123 @@ static void finishes(dtp_planning *p)
 {
     (void)p;
 }
+
+static dtp_status decides(dtp_planning *p, dtp_plan *plan, dtp_err *err)
+{
+    (void)err;
+    plan->sharding = p->best.sharding;
+    return DTP_OK;
+}
+
+/* ---- ties ---- */
+
+enum { N_KINDS = 3, TIE_ROUNDS = 400, TIES = 12 };
+
+/* Layouts of candidates, in the order in which equals are taken: by modules with fewer and with
+ * more kinds of layouts, and by placements alone. */
+static const char *const kinds[N_KINDS] = {"", "batch:x", "hidden:x"};
+
+typedef struct tied {
+    int kind;
+    double step_s;
+    int64_t bytes;
+} tied;
+
+static tied ties[TIES];
+static int n_ties;
+
+static dtp_status offers_ties(dtp_planning *p, dtp_err *err)
+{
+    for (int i = 0; i < n_ties; i++) {
+        dtp_candidate c = {.legal = true, .redistributor = dtp_planning_redistributor(p)};
+        DTP_TRY(dtp_layout_rules_parse(kinds[ties[i].kind], &p->pricer.mesh, &p->graph->dims,
+                                       p->arena, &c.rules, err));
+        DTP_TRY(dtp_sharding_from_rules(p->graph, &p->pricer.mesh, &c.rules, false, p->arena,
+                                        &c.sharding, err));
+        c.predicted.step_time_s = ties[i].step_s;
+        c.predicted.peak_bytes = ties[i].bytes;
+        DTP_TRY(dtp_planning_offer(p, &c, err));
+    }
+    return DTP_OK;
+}
+
+/* Within the slack of the fastest: the least memory but for 1 %, then the kind, then the time. */
+static const tied *expected_tie(double slack)
+{
+    double fastest = (double)INFINITY;
+    int64_t least = INT64_MAX;
+    const tied *best = NULL;
+    for (int i = 0; i < n_ties; i++) {
+        fastest = ties[i].step_s < fastest ? ties[i].step_s : fastest;
+    }
+    for (int i = 0; i < n_ties; i++) {
+        const bool within = ties[i].step_s <= (1.0 + slack) * fastest;
+        least = within && ties[i].bytes < least ? ties[i].bytes : least;
+    }
+    for (int i = 0; i < n_ties; i++) {
+        const tied *t = &ties[i];
+        if (t->step_s <= (1.0 + slack) * fastest && (double)t->bytes <= 1.01 * (double)least) {
+            const bool before = best == NULL || t->kind < best->kind ||
+                                (t->kind == best->kind && t->step_s < best->step_s);
+            best = before ? t : best;
+        }
+    }
+    return best;
+}
+
+/* Of what takes about as long the plan is the one that is best else, and it names the fastest. */
+static void test_planning__breaks_ties(void **state)
+{
+    (void)state;
+    dtp_err err = {0};
+    dtp_graph *g = NULL;
+    dtp_machine *machine = NULL;
+    dtp_mesh mesh;
+    uint64_t random = SEED + 3;
+    int slower = 0, by_kind = 0;
+    dtp_plan_request request = dtp_plan_request_init();
+    assert_int_equal(dtp_model_read(DTP_SOURCE_DIR "/models/mlp_digits.json", NULL, &g, &err),
+                     DTP_OK);
+    assert_int_equal(
+        dtp_machine_read(DTP_SOURCE_DIR "/models/machines/h100_64.json", &machine, &err), DTP_OK);
+    assert_int_equal(dtp_mesh_parse("x:2", &mesh, &err), DTP_OK);
+    request.options.mesh = &mesh;
+    for (int round = 0; round < TIE_ROUNDS; round++) {
+        dtp_plan_result r;
+        double fastest = (double)INFINITY;
+        request.options.slack = round % 4 == 0 ? 0.0 : 0.0035;
+        n_ties = 1 + (int)draw(&random, TIES);
+        for (int i = 0; i < n_ties; i++) {
+            ties[i] = (tied){(int)draw(&random, N_KINDS), 1.0 + 0.001 * draw(&random, 8) + 1e-7 * i,
+                             100000 + 600 * (int64_t)draw(&random, 8)};
+            fastest = ties[i].step_s < fastest ? ties[i].step_s : fastest;
+        }
+        static const dtp_planner tying = {.begin = begins,
+                                          .finish = finishes,
+                                          .solve = offers_ties,
+                                          .keeps_pins = keeps_pins,
+                                          .decide = decides};
+        if (dtp_planning_run(&tying, g, machine, &request, &r, &err) != DTP_OK) {
+            fail_msg("%s", err.msg);
+        }
+        const tied *e = request.options.slack > 0.0 ? expected_tie(request.options.slack) : NULL;
+        const dtp_prediction *p = &r.plan->predicted;
+        assert_true(p->step_time_s == (e != NULL ? e->step_s : fastest));
+        assert_true(e == NULL || p->peak_bytes == e->bytes);
+        assert_true(r.plan->fastest.step_time_s == (p->step_time_s > fastest ? fastest : 0.0));
+        slower += p->step_time_s > fastest ? 1 : 0;
+        by_kind += e != NULL && e->kind == 0 ? 1 : 0;
+        dtp_plan_result_free(&r);
+    }
+    print_message("%d of %d plans are not the fastest, %d are replicated\n", slower, TIE_ROUNDS,
+                  by_kind);
+    assert_in_range(slower, TIE_ROUNDS / 4, TIE_ROUNDS);
+    assert_in_range(by_kind, TIE_ROUNDS / 4, TIE_ROUNDS);
+    dtp_machine_destroy(machine);
+    dtp_graph_destroy(g);
+}
+
+/* ---- meshes that cannot beat the incumbent ---- */
 
 static dtp_status prunes(dtp_planning *p, dtp_err *err)
 {
@@ -257,13 +374,6 @@ static dtp_status plans_step(dtp_planning *p, dtp_err *err)
                                     &c.sharding, err));
     c.predicted.step_time_s = steps_s[at_mesh++];
     return dtp_planning_offer(p, &c, err);
-}
-
-static dtp_status decides(dtp_planning *p, dtp_plan *plan, dtp_err *err)
-{
-    (void)err;
-    plan->sharding = p->best.sharding;
-    return DTP_OK;
 }
 
 /* Of the fewest dims first: the best of a number of dims that is at least 1 % faster than all with
@@ -433,6 +543,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_planning__keeps_the_shortest_makespan),
         cmocka_unit_test(test_planning__objective_memory),
+        cmocka_unit_test(test_planning__breaks_ties),
         cmocka_unit_test(test_planning__every_mesh_is_pruned),
         cmocka_unit_test(test_planning__more_dims_must_earn_it),
         cmocka_unit_test(test_plan_make__tells_how_far_it_is),
