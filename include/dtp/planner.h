@@ -136,10 +136,10 @@ typedef struct dtp_plan_result {
 DTP_ASSERT_SIZE(dtp_plan_result, 128);
 
 /* Plans a model, as it was read. The plan is never predicted worse than a legal baseline within the
- * memory limit and in keeping with the pins, but for the slack. Limits and pins that cannot hold together are a
- * result, not an error; a text that is no pin, or one that cannot be kept even alone, is
- * DTP_INVALID. DTP_STOPPED when planning is ended before there is a plan. `machine` NULL: pins mode
- * only, nothing is priced. */
+ * memory limit and in keeping with the pins, but for the slack. Limits and pins that cannot hold
+ * together are a result, not an error; a text that is no pin, or one that cannot be kept even
+ * alone, is DTP_INVALID. DTP_STOPPED when planning is ended before there is a plan. `machine` NULL:
+ * pins mode only, nothing is priced. */
 dtp_status dtp_plan_make(const dtp_graph *model, const dtp_machine *machine,
                          const dtp_plan_options *options, dtp_plan_result *out,
                          dtp_err *err) DTP_MUST_CHECK;

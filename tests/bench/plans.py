@@ -56,6 +56,7 @@ TIGHT = [("gpt_bytes", "a100_8", "x:8", [], 0.06), ("gpt_bytes_dropout", "a100_8
 
 # Seconds until a plan is given up: at the smallest limit on 3-D meshes the search takes minutes.
 PATIENCE = 600
+SLACK = 0.005  # of the step: a plan with less memory may be so much slower than the fastest one found
 
 
 class Case:
@@ -78,7 +79,8 @@ class Case:
                          PATIENCE)
 
     def check(self, label, limit):
-        """Plans with a limit that works: the plan fits it and no baseline that fits is faster. Returns the step time."""
+        """Plans with a limit that works: the plan fits it and no baseline that fits is faster, but by less than the
+        slack where it needs as much memory or more. Returns the step time."""
         got = self.plan(limit)
         if got.plan is None:
             self.fail("limit %s (%s): %s" % (limit, label, got.error or "infeasible, %d is named" % got.smallest))
@@ -88,7 +90,8 @@ class Case:
             self.fail("limit %d (%s): the peak is %d" % (limit, label, tool.peak(p)))
         others = sorted((b["step_time_s"], name) for name, b in tool.fitting(p, limit).items())
         for seconds, name in others:
-            if seconds < tool.step(p):
+            tied = tool.step(p) <= (1 + SLACK) * seconds and tool.peak(p) <= 1.01 * p["baselines"][name]["peak_bytes"]
+            if seconds < tool.step(p) and not tied:
                 self.fail("limit %s (%s): %.9g s, %s takes %.9g s" % (limit, label, tool.step(p), name, seconds))
         best = "%8.3f %s" % (others[0][0] / tool.step(p), others[0][1]) if others else "       - none fits"
         self.rows.append("%-18s %-12s %-6s %14s %14d %12.6f %8.3f%% %7.2f %s" %

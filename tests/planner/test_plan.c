@@ -67,6 +67,8 @@ static dtp_plan *make_plan(const dtp_graph *g, const char *mesh, const char *rul
         fail_msg("%s", err.msg);
     }
     fill_prediction(&plan->predicted, 1.0);
+    plan->fastest =
+        (dtp_plan_fastest){.slack = 0.005, .step_time_s = 0.1245, .peak_bytes = 130000000000000};
     static dtp_shadow_price prices[] = {{"memory 1000000000", 1 << 30, 17, true},
                                         {"pin h: batch@x", 0, 5, false}};
     plan->certificate = (dtp_certificate){.status = DTP_CERT_OPTIMAL,
@@ -450,6 +452,10 @@ static void test_plan__bad_rules_plans_are_refused(void **state)
         {"\"images\": \"batch@x\"", "\"images\": 3", "tensors.images: expected a string"},
         {"\"step_time_s\": 0.125", "\"step_time_s\": -1", "predicted.step_time_s: -1 is negative"},
         {"\"step_time_s\": 0.125", "\"step_time_s\": null", "expected a number, found null"},
+        {"\"step_time_s\": 0.1245", "\"step_time_s\": 0.5",
+         "fastest.step_time_s: 0.5 is not below the plan's own step, 0.125"},
+        {"\"step_time_s\": 0.1245", "\"step_time_s\": 0", "0 is not below"},
+        {"\"slack\": 0.005", "\"slack\": -1", "fastest.slack: -1 is negative"},
         {"\"peak_bytes\": 123456789012345", "\"peak_bytes\": 1.5", "expected an integer"},
         {"\"status\": \"optimal\"", "\"status\": \"best\"",
          "certificate.status: 'best' is none of"},

@@ -34,8 +34,8 @@ Options = TypedDict("Options", {
     "names": str, "pin": Sequence[str], "strict": bool, "alone": bool, "outputs": str, "regather": str,
     "stages": str, "slots": str,
     "dim": Union[Mapping[str, int], Sequence[str]], "freeze": Sequence[str], "forward": bool, "rules_file": str,
-    "candidates": int, "prices": bool, "untie": bool, "solver": str, "seed": int, "gap": float, "limit_s": float,
-    "threads": int, "compat": str, "comm_report": bool, "output": str, "report": str, "trace": str, "json": bool,
+    "candidates": int, "prices": bool, "untie": bool, "solver": str, "seed": int, "gap": float, "slack": float,
+    "limit_s": float, "threads": int, "compat": str, "comm_report": bool, "output": str, "report": str, "trace": str, "json": bool,
     "no_writes": bool, "timings": bool, "verbose": bool,
 }, total=False)  # options of `dtplan plan` that plan() has no argument of its own for (docs/options.md)
 # who says one of these says what plans may be
