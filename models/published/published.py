@@ -122,6 +122,13 @@ def errors(pairs):
                 median=statistics.median(ratios), least=min(ratios), most=max(ratios))
 
 
+def peak_gib(row):
+    """What is predicted beside a row's memory_gib: bytes that the allocator reserves, or that are allocated in it."""
+    p = row['predicted']
+    reserved = row.get('memory_kind') == 'reserved' and 'reserved_bytes' in p
+    return p['reserved_bytes' if reserved else 'peak_bytes'] / 2**30
+
+
 def score(rows):
     out = {}
     times = [r for r in rows if r.get('step_s')]
@@ -135,7 +142,7 @@ def score(rows):
         out['regret'] = 100.0 * (per[first][1] / min(m for _, m in per) - 1.0)
     memory = [r for r in rows if r.get('memory_gib')]
     if memory:
-        out['memory'] = errors([(r['predicted']['peak_bytes'] / 2**30, r['memory_gib']) for r in memory])
+        out['memory'] = errors([(peak_gib(r), r['memory_gib']) for r in memory])
     return out
 
 
@@ -242,7 +249,8 @@ Every row is a training run that others published. dtplan is given its model, me
 microbatches, a machine made from datasheets, and the efficiency of its runtime
 ([machine.md](../formats/machine.md#efficiency)), which `models/published/fit.py` fitted on a part of these rows. MAPE:
 mean of |predicted/published - 1|. Within a group, one model on one cluster: rank correlation of the seconds of a token,
-and by how much the run that is predicted to be the fastest is slower than the fastest one.
+and by how much the run that is predicted to be the fastest is slower than the fastest one. Peaks of memory are
+those that the allocator reserves where these were published (torchtitan), else the allocated ones.
 
 ![Predicted over published step times](%s)
 
@@ -289,7 +297,7 @@ and exposed communication are what dtplan predicts.
                 r['id'], r['group'].split('/')[1], r['devices'], r['seq'], r['tp'], r['microbatch'], r['grad_accum'],
                 r['recompute'], '%.4g s' % tokens if tokens else '', '%.4g s' % p['step_time_s'] if tokens else '',
                 '%.2f' % r['memory_gib'] if r.get('memory_gib') else '',
-                '%.2f' % (p['peak_bytes'] / 2**30) if r.get('memory_gib') else ''))
+                '%.2f' % peak_gib(r) if r.get('memory_gib') else ''))
     with open(o.markdown, encoding='utf-8') as f:
         found = plot.points(f.read(), rows)
     if found:
@@ -344,7 +352,7 @@ def main():
                 r['id'], r['group'][:40], r['devices'], r['seq'], r['tp'], r['microbatch'], r['grad_accum'],
                 r['recompute'][:14], '%.4f' % r['step_s'] if r.get('step_s') else '-', p['step_time_s'],
                 '%.3f' % (p['step_time_s'] / r['step_s']) if r.get('step_s') else '-',
-                '%.2f' % r['memory_gib'] if r.get('memory_gib') else '-', p['peak_bytes'] / 2**30))
+                '%.2f' % r['memory_gib'] if r.get('memory_gib') else '-', peak_gib(r)))
         print()
     for r in bad:
         print('%s failed: %s' % (r['id'], r['why']))
