@@ -3,6 +3,7 @@
 #include "planner/variant_search.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,6 +19,8 @@ enum { MAX_MICROBATCHES = 16 };
 /* Where the mesh is searched, a variant is solved where its usual layouts take longer than those of
  * the best plan by no more than this share. */
 static const double FAR = 0.05;
+/* Share of the step that must be to gain for variants to be tried where the model fits. */
+static const double EARNED = 0.01;
 
 /* What came of a variant. */
 typedef struct trial {
@@ -46,6 +49,7 @@ typedef struct search {
     int32_t n_counts;  /* variants that follow each other and differ in microbatches alone */
     bool *fits;        /* by variant: it has a plan */
     bool fits_without; /* one without recomputation and microbatches that are searched */
+    bool binds;        /* memory keeps that one from a usual layout with a shorter step */
     dtp_graph_variant *variants;
     usual *usual; /* by variant */
     int32_t n_solved;
@@ -191,6 +195,12 @@ static dtp_status compute_bound(const search *s, const dtp_graph_variant *varian
     return st;
 }
 
+static const char *too_slow(const search *s, double kernels_s)
+{
+    return dtp_arena_printf(s->arena, "dropped, kernels alone take %s",
+                            dtp_seconds(kernels_s).text);
+}
+
 static const char *describe(const search *s, const dtp_plan_result *r)
 {
     if (r->plan != NULL) {
@@ -199,8 +209,7 @@ static const char *describe(const search *s, const dtp_plan_result *r)
                                 dtp_byte_count((double)r->plan->predicted.peak_bytes).text);
     }
     if (!r->infeasible && r->kernels_s > 0.0) {
-        return dtp_arena_printf(s->arena, "dropped, kernels alone take %s",
-                                dtp_seconds(r->kernels_s).text);
+        return too_slow(s, r->kernels_s);
     }
     if (!r->infeasible) {
         return r->cut_bound > 0
@@ -287,10 +296,7 @@ static dtp_status try_variant(search *s, int32_t i, dtp_err *err)
     double seconds = 0.0;
     dtp_status st = s->best->plan != NULL ? compute_bound(s, variant, &seconds, &why) : DTP_OK;
     if (st == DTP_OK && s->best->plan != NULL && seconds >= s->best->plan->predicted.step_time_s) {
-        return note(
-            s, i, text,
-            dtp_arena_printf(s->arena, "dropped, kernels alone take %s", dtp_seconds(seconds).text),
-            err);
+        return note(s, i, text, too_slow(s, seconds), err);
     }
     st = st == DTP_OK ? plan_one(s, i, text, &why) : st;
     if (st == DTP_STOPPED && !(s->what->when_needed && s->best->plan == NULL)) {
@@ -312,6 +318,18 @@ static bool same_but_microbatches(const dtp_graph_variant *a, const dtp_graph_va
            a->precision.tf32 == b->precision.tf32;
 }
 
+/* Notes whether memory binds a plan of the model as it is: a usual layout would take less by a
+ * share, but needs too much. Then one of a variant may, with recomputation or microbatches. */
+static void note_binding(search *s, const dtp_plan *plan)
+{
+    const double most_s = (1.0 - EARNED) * dtp_plan_fastest_found(plan).step_time_s;
+    for (int32_t i = 0; i < plan->n_baselines && s->what->when_needed; i++) {
+        const dtp_baseline *b = &plan->baselines[i];
+        s->binds = s->binds || (b->legal && !dtp_plan_baseline_fits(plan, b) &&
+                                b->predicted.step_time_s < most_s);
+    }
+}
+
 /* Of what is there to make a plan fit: a variant with more microbatches than one that fits is not
  * tried, as it is rarely faster. */
 static bool is_needless(const search *s, int32_t i)
@@ -319,12 +337,12 @@ static bool is_needless(const search *s, int32_t i)
     const bool fit = s->what->when_needed || s->what->helps;
     bool fewer = false;
     for (int32_t k = 0; k < i && fit; k++) {
-        fewer = fewer || ((s->fits[k] || s->usual[k].fits) &&
+        fewer = fewer || ((s->fits[k] || s->usual[k].fits) && !(k == 0 && s->binds) &&
                           s->variants[k].microbatches < s->variants[i].microbatches &&
                           same_but_microbatches(&s->variants[k], &s->variants[i]));
     }
-    return fewer ||
-           (s->what->when_needed && s->fits_without && saves_memory(s->what, &s->variants[i]));
+    return fewer || (s->what->when_needed && s->fits_without && !s->binds &&
+                     saves_memory(s->what, &s->variants[i]));
 }
 
 /* Also settles a variant of which no program fits, or whose kernels alone take as long as the best
@@ -337,10 +355,18 @@ static dtp_status try_usual(search *s, int32_t i, dtp_err *err)
     dtp_plan_result next;
     dtp_err why = {0};
     usual *u = &s->usual[i];
+    double kernels_s = 0.0;
     request.usual = true;
     request.n_meshes = s->n_meshes;
     request.meshes = s->meshes;
-    dtp_status st = s->mode(s->g, s->machine, &request, &next, &why);
+    dtp_status st =
+        s->best->plan != NULL ? compute_bound(s, request.variant, &kernels_s, &why) : DTP_OK;
+    if (st == DTP_OK && s->best->plan != NULL &&
+        kernels_s >= s->best->plan->predicted.step_time_s) {
+        u->settled = true;
+        return note(s, i, text, too_slow(s, kernels_s), err);
+    }
+    st = st == DTP_OK ? s->mode(s->g, s->machine, &request, &next, &why) : st;
     if (st != DTP_OK) {
         return st == DTP_STOPPED || dtp_status_is_input(st) ? DTP_OK
                                                             : DTP_FAIL(err, st, "%s", why.msg);
@@ -353,6 +379,9 @@ static dtp_status try_usual(search *s, int32_t i, dtp_err *err)
     if (u->fits) {
         u->seconds = dtp_plan_fastest_found(next.plan).step_time_s;
         u->bytes = next.plan->predicted.peak_bytes;
+        if (!saves_memory(s->what, request.variant)) {
+            note_binding(s, next.plan);
+        }
     }
     const bool taken = dtp_plan_result_better(s->request, &next, s->best);
     s->best_variant = taken ? i : s->best_variant;
@@ -375,8 +404,8 @@ static dtp_status try_all_usual(search *s, dtp_err *err)
     for (int32_t k = 0; k <= s->n; k++) { /* the first one is also in its place */
         const int32_t i =
             k == 0 ? 0 : (n_remat - 1 - (k - 1) % n_remat) * s->n_counts + (k - 1) / n_remat;
-        const bool without = s->usual[0].fits && !saves_memory(s->what, &s->variants[0]);
-        if (dtp_stopped(r->stop) || (s->what->when_needed && without)) {
+        const bool without = s->fits[0] || s->usual[0].fits;
+        if (dtp_stopped(r->stop) || (s->what->when_needed && without && !s->binds)) {
             break;
         }
         const bool again = (i == 0 && k > 0) || s->usual[i].settled;
@@ -405,14 +434,22 @@ static dtp_status find_order(const search *s, int32_t **order, dtp_err *err)
 }
 
 /* What is said of a variant that is not planned; NULL: it is. Where the mesh is searched, the
- * first variant is planned on all meshes; after it those whose usual layouts are about as fast. */
+ * first variant is planned on all meshes; after it those whose usual layouts are about as fast. On
+ * a named mesh, where memory binds the model as it is, the first of those that are about as fast as
+ * its plan, and then those that are faster than all plans. */
 static const char *passed_over(const search *s, int32_t i)
 {
     const usual *u = &s->usual[i];
     const bool ended = dtp_stopped(s->request->stop);
-    const bool later = s->n_meshes > 0 && s->n_solved > 0 && s->best->plan != NULL;
+    const bool named = s->n_meshes == 0;
+    const bool later = (!named || s->binds) && s->n_solved > 0 && s->best->plan != NULL;
     const usual *best = &s->usual[s->best_variant];
-    const bool slow = later && u->fits && best->fits && u->seconds > (1.0 + FAR) * best->seconds;
+    const double most_s = !later       ? 0.0
+                          : named      ? s->best->plan->predicted.step_time_s
+                          : best->fits ? best->seconds
+                                       : (double)INFINITY;
+    const double far = named && s->n_solved > 1 ? 0.0 : FAR;
+    const bool slow = later && u->fits && u->seconds > (1.0 + far) * most_s;
     if (!ended && !(later && !u->fits) && !slow) {
         return NULL;
     }
@@ -474,8 +511,11 @@ static dtp_status run(search *s, dtp_err *err)
     int32_t *order;
     DTP_TRY(list_variants(s, err));
     if (s->what->usual && s->what->when_needed && s->request->options.mesh != NULL) {
-        DTP_TRY(try_variant(s, 0, err)); /* where it has a plan, nothing else is tried */
+        DTP_TRY(try_variant(s, 0, err)); /* with a plan that memory does not bind it is enough */
         s->usual[0].settled = true;
+        if (s->best->plan != NULL) {
+            note_binding(s, s->best->plan);
+        }
     }
     DTP_TRY(s->what->usual ? try_all_usual(s, err) : DTP_OK);
     DTP_TRY(find_order(s, &order, err));

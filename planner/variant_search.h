@@ -30,8 +30,9 @@ typedef struct dtp_variant_search {
                    all blocks, each with the fewest microbatches that do, and no result where
                    nothing fits */
     bool when_needed; /* recomputation and microbatches only where the model without them has no
-                         plan, and no more microbatches than fit; where it has one and nothing else
-                         is searched, `tried` is empty */
+                         plan, or, with `usual`, where a usual layout takes less time than its plan
+                         and does not fit; and no more microbatches than fit. Where nothing else is
+                         tried, `tried` is empty */
 } dtp_variant_search;
 
 /* The best plan. out->tried has a text for every variant, such as

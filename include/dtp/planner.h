@@ -68,8 +68,8 @@ typedef struct dtp_plan_options { /* NOLINT(clang-analyzer-optin.performance.Pad
                                 of all plans beside them; not in pins mode, not with `uneven`.
                                 NULL: any plan */
     const char *regather;    /* as in dtp_job_options; NULL: decided within the memory limit */
-    bool make_fit; /* not in pins mode: where no plan keeps the limit, `remat` and `microbatches`
-                      that are NULL are searched, as with "auto" */
+    bool make_fit; /* not in pins mode: where no plan keeps the limit, or it keeps a faster usual
+                      layout from it, `remat` and `microbatches` that are NULL are searched */
     const char *stages; /* as in dtp_job_options; in pins mode with rules or styles, in tensor mode
                                 also "auto": `devices` are those of all stages, a mesh that of
                                 each. With "auto" slots that are NULL are searched, too */
