@@ -36,18 +36,13 @@ typedef struct fixture {
     dtp_plan_mode mode;
 } fixture;
 
-static void create_sized(fixture *x, const char *mesh, dtp_plan_mode mode, const char *dims)
+static void create(fixture *x, const char *mesh, dtp_plan_mode mode)
 {
-    tensor_fixture_create(&(tensor_case){.model = TENSOR_GPT, .mesh = mesh, .dims = dims}, &x->f);
+    tensor_fixture_create(&(tensor_case){.model = TENSOR_GPT, .mesh = mesh, .dims = DIMS}, &x->f);
     x->mesh = x->f.pricer.mesh;
     x->request = dtp_plan_request_init();
     x->request.options.mesh = &x->mesh;
     x->mode = mode;
-}
-
-static void create(fixture *x, const char *mesh, dtp_plan_mode mode)
-{
-    create_sized(x, mesh, mode, DIMS);
 }
 
 static void plan_fixed(const fixture *x, const dtp_graph_variant *choices, dtp_plan_result *out)
@@ -254,49 +249,6 @@ static void test_graph_variants__nothing_without_need(void **state)
     check_free(dtp_plan_tensor, &IN_BF16);
     check_free(dtp_plan_rules, NULL);
     check_free(dtp_plan_rules, &IN_BF16);
-}
-
-/* ---- where memory binds ---- */
-
-/* At limits that keep the model as it is from its fastest layouts recomputation and microbatches are
- * tried: the plan is never slower, and often faster. Without a limit nothing else is. */
-static void test_graph_variants__memory_binds(void **state)
-{
-    (void)state;
-    static const dtp_variant_search needed = {.remat = true,
-                                              .microbatches = true,
-                                              .max_microbatches = MAX_MICROBATCHES,
-                                              .usual = true,
-                                              .when_needed = true};
-    enum { LIMITS = 4 };
-    static const double SLOWER = 0.01; /* links, so that splits of activations cost more */
-    fixture x;
-    dtp_plan_result r, plain;
-    int32_t faster = 0;
-    create_sized(&x, "x:2;y:2", dtp_plan_tensor,
-                 "batch=64 length=64 vocab=64 layers=3 heads=4 d_head=32");
-    for (int32_t k = 0; k < x.f.machine->n_levels; k++) {
-        x.f.machine->levels[k].bw_Bps *= SLOWER;
-    }
-    const int64_t least = limit_between(&x) + 1;
-    for (int32_t i = 0; i <= LIMITS; i++) {
-        x.request.options.memory_limit_bytes = i == LIMITS ? 0 : least + least * i / 24;
-        plan_fixed(&x, NULL, &plain);
-        search(&x, &needed, &r);
-        assert_non_null(r.plan);
-        const double before_s =
-            plain.plan != NULL ? plain.plan->predicted.step_time_s : (double)INFINITY;
-        print_message("limit %" PRId64 ": %.6g s as it is, %.6g s, %d tried\n",
-                      x.request.options.memory_limit_bytes, before_s, r.plan->predicted.step_time_s,
-                      r.n_tried);
-        assert_true(r.plan->predicted.step_time_s <= before_s);
-        assert_true(i < LIMITS || r.n_tried == 0);
-        faster += isfinite(before_s) && r.plan->predicted.step_time_s < before_s ? 1 : 0;
-        dtp_plan_result_free(&plain);
-        dtp_plan_result_free(&r);
-    }
-    assert_in_range(faster, 1, LIMITS);
-    tensor_fixture_destroy(&x.f);
 }
 
 /* ---- usual layouts come first ---- */
@@ -730,7 +682,6 @@ int main(void)
         cmocka_unit_test(test_graph_variants__equal_the_best_fixed_choice_in_tensor_mode),
         cmocka_unit_test(test_graph_variants__equal_the_best_fixed_choice_in_rules_mode),
         cmocka_unit_test(test_graph_variants__nothing_without_need),
-        cmocka_unit_test(test_graph_variants__memory_binds),
         cmocka_unit_test(test_graph_variants__usual_layouts_come_first),
         cmocka_unit_test(test_graph_variants__what_helps),
         cmocka_unit_test(test_graph_variants__few_are_printed),
