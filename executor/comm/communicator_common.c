@@ -284,6 +284,19 @@ static void describe(const dtp_mesh *mesh, int32_t rank, const dtp_coll *coll, c
              coll->count, dtp_dtype_name(coll->dtype), more);
 }
 
+dtp_coll dtp_comm__message_coll(const dtp_mesh *mesh, const dtp_message *m)
+{
+    dtp_coll coll = {.kind = DTP_PERMUTE, .dtype = DTP_BOOL, .count = m->bytes}; /* bytes */
+    for (int32_t d = 0; d < mesh->n_dims; d++) {
+        const dtp_mesh_set set = (dtp_mesh_set)1 << d;
+        const int32_t here = dtp_mesh_set_index(mesh, set, m->rank);
+        const int32_t there = dtp_mesh_set_index(mesh, set, m->peer);
+        coll.set |= here != there ? set : 0;
+        coll.shift += here != there ? (m->sends ? there - here : here - there) : 0;
+    }
+    return coll;
+}
+
 /* All members run the same collective. */
 static bool is_same(const dtp_coll *a, const dtp_coll *b)
 {

@@ -50,6 +50,16 @@ static dtp_status mpi_wait(dtp_transport *t, dtp_request *request, dtp_err *err)
     return request->pending ? dtp_comm__remote_wait(c->remote, request, err) : DTP_OK;
 }
 
+static dtp_status mpi_post(dtp_transport *t, dtp_message *message, dtp_err *err)
+{
+    return dtp_comm__message_post(((dtp_comm__mpi *)t->self)->remote, message, err);
+}
+
+static dtp_status mpi_finish(dtp_transport *t, dtp_message *message, dtp_err *err)
+{
+    return dtp_comm__message_finish(((dtp_comm__mpi *)t->self)->remote, message, err);
+}
+
 static dtp_status mpi_run(dtp_comm *base, const dtp_coll *coll, const void *in, void *out,
                           dtp_err *err)
 {
@@ -108,6 +118,8 @@ static void mpi_abort(dtp_comm *base, const char *why)
     const bool afar = c->remote->runs;
     if (!lost) {
         dtp_comm__remote_end(c->remote, why);
+    } else {
+        dtp_comm__messages_quiet(c->remote);
     }
     const bool told = !lost && (near || afar) && !c->remote->unclean;
     if (!told && c->outcome == MPI_COMM_NULL) {
@@ -153,7 +165,9 @@ static dtp_status mpi_conclude(dtp_comm *base, dtp_status mine, const dtp_comm_r
     } else if (c->shared != NULL) {
         dtp_comm__shared_end(c->shared);
     }
-    if (mine != DTP_OK && (atomic_load(&c->remote->lost) || c->remote->unclean)) {
+    /* A failure that this rank passes on is reported by the rank whose own it is. */
+    const bool unclean = c->remote->unclean && !err->told;
+    if (mine != DTP_OK && (atomic_load(&c->remote->lost) || unclean)) {
         /* Others may have found out as well, and say so at this moment. */
         const struct timespec pause = {.tv_nsec = 200000000};
         (void)nanosleep(&pause, NULL);
@@ -265,6 +279,8 @@ static const dtp_transport_ops mpi_transport = {
     .abort = mpi_stop,
     .register_memory = mpi_register_memory,
     .release_memory = mpi_release_memory,
+    .post = mpi_post,
+    .finish = mpi_finish,
 };
 
 static dtp_status start_mpi(double timeout_s, dtp_err *err)
@@ -318,6 +334,8 @@ static dtp_status join(dtp_comm__mpi *c, dtp_err *err)
         afar = c->shared->bases[r] == NULL;
     }
     c->remote->run = dtp_comm__messages_run;
+    c->remote->move = dtp_comm__messages_move;
+    c->remote->abandon = dtp_comm__messages_abandon;
     if (c->shared != NULL) {
         c->shared->remote = c->remote;
     }

@@ -130,14 +130,21 @@ static void let_leave(dtp_comm__remote *r)
 
 /* ---- states ---- */
 
-/* Ranks that this one waits for in the collective at hand. */
+/* What this rank waits in: a message, before a collective that goes on beside it; NULL: neither. */
+static const dtp_coll *at_hand(const dtp_comm__remote *r)
+{
+    return r->wait.on ? &r->wait.coll : r->awaited_wave != NULL ? r->coll : NULL;
+}
+
+/* Ranks that it waits for in it. */
 static int32_t missing_here(const dtp_comm__remote *r, int32_t most, int32_t *missing)
 {
     const dtp_mesh *mesh = &r->base->mesh;
-    const int32_t n = dtp_mesh_set_size(mesh, r->coll->set);
-    int32_t found = 0;
+    const int32_t n = r->wait.on || at_hand(r) == NULL ? 0 : dtp_mesh_set_size(mesh, r->coll->set);
+    int32_t found = r->wait.on ? 1 : 0;
+    missing[0] = r->wait.peer;
     for (int32_t i = 0; i < n && found < most; i++) {
-        if (r->awaited[i] != MPI_REQUEST_NULL || r->awaited[n + i] != MPI_REQUEST_NULL) {
+        if (r->awaited_wave[i] != MPI_REQUEST_NULL || r->awaited_wave[n + i] != MPI_REQUEST_NULL) {
             missing[found++] = dtp_mesh_set_member(mesh, r->coll->set, r->base->rank, i);
         }
     }
@@ -148,8 +155,8 @@ static int32_t missing_here(const dtp_comm__remote *r, int32_t most, int32_t *mi
 static dtp_comm__answer state_of(const dtp_comm__remote *r)
 {
     dtp_comm__answer a = {.answered = true, .kind = DTP_COMM_RUNS};
-    if (r->coll != NULL && r->awaited != NULL) {
-        a.coll = *r->coll;
+    if (at_hand(r) != NULL) {
+        a.coll = *at_hand(r);
         a.n_missing = missing_here(r, DTP_COMM_MISSING, a.missing);
     } else if (r->shared != NULL) {
         a.n_missing = dtp_comm__deadlock_missing(r->shared, r->base->rank, DTP_COMM_MISSING,
@@ -248,7 +255,8 @@ static bool find_late(dtp_comm__remote *r, double waited_s, char text[DTP_ERR_MS
         }
     }
     if (found) {
-        dtp_comm__describe_late(&r->base->mesh, size, r->visits, me, r->coll, waited_s, text);
+        dtp_comm__describe_late(&r->base->mesh, size, r->visits, me, r->visits[me].coll, waited_s,
+                                text);
     } else {
         dtp_comm__describe_waits(&r->base->mesh, size, r->visits, text);
     }
@@ -286,13 +294,16 @@ dtp_status dtp_comm__control_check(dtp_comm__remote *r, dtp_err *err)
 {
     enum { MOST = 64 };
     int32_t missing[MOST];
+    if (at_hand(r) == NULL) {
+        return DTP_OK;
+    }
     const int32_t n = r->failed_rank >= 0 ? missing_here(r, MOST, missing) : 0;
     for (int32_t i = 0; i < n; i++) {
         if (r->failed[missing[i]]) {
             return dtp_comm__relay(err, r->base->rank, r->failed_rank, r->why);
         }
     }
-    const double waited_s = dtp_now_s() - r->since_s;
+    const double waited_s = dtp_now_s() - (r->wait.on ? r->wait.since_s : r->since_s);
     if (waited_s >= r->base->timeout_s) {
         return ask_all(r, r->base->timeout_s, ANSWER_MS, true, err);
     }
@@ -311,9 +322,9 @@ void dtp_comm__control_lose(dtp_comm__remote *r, const dtp_coll *coll, double wa
     const dtp_mesh *mesh = &r->base->mesh;
     const int32_t size = r->base->size, me = r->base->rank;
     int32_t missing[MOST], n = 0;
-    if (r->coll != NULL) {
-        coll = r->coll;
-        n = r->awaited != NULL ? missing_here(r, MOST, missing) : 0;
+    if (r->wait.on || r->coll != NULL) {
+        coll = r->wait.on ? &r->wait.coll : r->coll;
+        n = missing_here(r, MOST, missing);
     }
     if (n == 0) { /* before or between its messages */
         for (; n < MOST && n < dtp_mesh_set_size(mesh, coll->set); n++) {

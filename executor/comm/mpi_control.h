@@ -11,12 +11,12 @@ void dtp_comm__control_destroy(dtp_comm__remote *r);
 dtp_status dtp_comm__control_begin(dtp_comm__remote *r, dtp_err *err) DTP_MUST_CHECK;
 /* Takes what has come, answers questions, says that ranks are lost. */
 void dtp_comm__control_listen(dtp_comm__remote *r);
-/* During a collective: DTP_COMM when a rank that it waits for runs no more collectives, or when it
- * is not done within the deadline: then the ranks are lost. */
+/* While this rank waits for a message or in a collective: DTP_COMM when a rank that it waits for
+ * runs no more collectives, or when it is not done within the deadline: then the ranks are lost. */
 dtp_status dtp_comm__control_check(dtp_comm__remote *r, dtp_err *err) DTP_MUST_CHECK;
-/* The ranks are lost whose part of the collective at hand has not come after waited_s; where none
- * is at hand, all others of `coll`. `why` may be NULL. On the thread of the collectives, or on
- * another one while that does not return from MPI. */
+/* The ranks are lost whose message or part of the collective at hand has not come after waited_s;
+ * where none is at hand, all others of `coll`. `why` may be NULL. On the thread of the collectives,
+ * or on another one while that does not return from MPI. */
 void dtp_comm__control_lose(dtp_comm__remote *r, const dtp_coll *coll, double waited_s,
                             const char *why);
 /* Sends r->last_words to the others, unless NULL; receives no more. */

@@ -151,9 +151,17 @@ typedef struct dtp_comm__answer {
 
 typedef struct dtp_comm__control dtp_comm__control;
 
+/* A message that a rank waits for. */
+typedef struct dtp_comm__wait {
+    bool on; /* else for none */
+    int32_t peer;
+    dtp_coll coll; /* in words */
+    double since_s;
+} dtp_comm__wait;
+
 /* A queue of collectives and the thread that runs them, one after the other, in the order of their
- * starts. It makes all MPI calls of the collectives, and sleeps between looks so that kernels have
- * the core. */
+ * starts, with the messages beside them. It makes all MPI calls of both, and sleeps between looks
+ * so that kernels have the core. */
 struct dtp_comm__remote {
     const dtp_comm *base;
     MPI_Comm world;
@@ -162,6 +170,9 @@ struct dtp_comm__remote {
     /* dtp_comm__messages_run */
     dtp_status (*run)(dtp_comm__remote *r, const dtp_coll *coll, const dtp_coll_ends *ends,
                       dtp_err *err);
+    /* dtp_comm__messages_move, dtp_comm__messages_abandon */
+    dtp_status (*move)(dtp_comm__remote *r, dtp_err *err);
+    void (*abandon)(dtp_comm__remote *r);
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t changed;
@@ -171,9 +182,13 @@ struct dtp_comm__remote {
     bool busy;      /* the thread is at a collective */
     bool announced; /* the others know that ranks are lost */
     bool unclean;   /* requests of a collective that failed are still under way */
+    bool stuck;     /* the thread did not return from MPI when the process was to end */
     int32_t issuer; /* once `lost`: the lowest rank that found out */
     dtp_request *first, *last;
     uint64_t started, done;
+    dtp_message *posted, *last_posted; /* messages that are to begin */
+    int32_t n_messages;                /* that were posted and have not gone */
+    dtp_comm__wait awaited;
     dtp_err failure;        /* once `broken` */
     const char *last_words; /* what the thread tells the peers when it is to end, unless NULL */
     _Atomic bool broken, lost;
@@ -188,8 +203,12 @@ struct dtp_comm__remote {
     bool asked;                  /* the others, because the process ends */
     const dtp_coll *coll;        /* it; NULL: none */
     MPI_Request *requests;       /* of it */
-    MPI_Request *awaited;        /* those of them that are waited for */
+    MPI_Request *awaited_wave;   /* those of them that are waited for */
     dtp_comm__scratch openings, blocks, request_memory, indices, copy, bucket;
+    dtp_comm__wait wait; /* `awaited` at the last look */
+    int32_t n_moving;    /* requests of messages */
+    dtp_comm__scratch moving, moves, gone,
+        statuses; /* they; the message of each; for MPI_Testsome */
     /* messages about the ranks */
     dtp_comm__control *heard, *said; /* said: those under way */
     MPI_Request hearing;
@@ -223,6 +242,14 @@ dtp_status dtp_comm__remote_check(dtp_comm__remote *r, int code, dtp_err *err) D
 /* For mpi_messages.c, on the thread: waits until all requests of a wave are done. */
 dtp_status dtp_comm__remote_finish(dtp_comm__remote *r, MPI_Request *wave,
                                    dtp_err *err) DTP_MUST_CHECK;
+/* Looks at messages and at what the others say. DTP_COMM: nothing goes any more. */
+dtp_status dtp_comm__remote_look(dtp_comm__remote *r, dtp_err *err) DTP_MUST_CHECK;
+/* Waits some time for a change, with the lock held. True: the thread is stuck in MPI, and the
+ * process is about to be killed. */
+bool dtp_comm__remote_stuck(dtp_comm__remote *r);
+/* On the thread: waits for requests that were cancelled, or will end; where some do not, the job
+ * cannot end as usual. */
+void dtp_comm__remote_take_back(dtp_comm__remote *r, int32_t n, MPI_Request *requests);
 /* No more collectives can run; called with the lock held. */
 void dtp_comm__remote_break_locked(dtp_comm__remote *r, const dtp_err *why);
 /* The ranks are lost; takes over the verdict, which the thread tells the others when it is this
@@ -234,6 +261,19 @@ void dtp_comm__remote_lose(dtp_comm__remote *r, int32_t issuer, const char *why)
 /* The collective over a group of more than one; count > 0. */
 dtp_status dtp_comm__messages_run(dtp_comm__remote *r, const dtp_coll *coll,
                                   const dtp_coll_ends *ends, dtp_err *err) DTP_MUST_CHECK;
+
+/* ---- mpi_stages.c: messages between stages ---- */
+
+/* See dtp_transport_ops. */
+dtp_status dtp_comm__message_post(dtp_comm__remote *r, dtp_message *m, dtp_err *err) DTP_MUST_CHECK;
+dtp_status dtp_comm__message_finish(dtp_comm__remote *r, dtp_message *m,
+                                    dtp_err *err) DTP_MUST_CHECK;
+/* On the thread: begins what was posted, takes note of what has gone. */
+dtp_status dtp_comm__messages_move(dtp_comm__remote *r, dtp_err *err) DTP_MUST_CHECK;
+/* On the thread, where nothing goes any more: takes messages back. */
+void dtp_comm__messages_abandon(dtp_comm__remote *r);
+/* Waits until it has done so. */
+void dtp_comm__messages_quiet(dtp_comm__remote *r);
 
 /* ---- mpi_segment.c: memory shared by the ranks of a host ---- */
 

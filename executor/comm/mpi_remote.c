@@ -1,4 +1,5 @@
-/* The queue of collectives between hosts and its thread (mpi_internal.h).
+/* The queue of collectives between hosts, and its thread, which moves the messages between stages,
+ * too (mpi_internal.h).
  *
  * The thread runs one collective after the other, in the order of their starts, which is that of
  * the program on every rank. Between two looks at MPI it sleeps while kernels run, and hardly while
@@ -41,13 +42,14 @@ static void pause_ns(long ns)
     (void)nanosleep(&pause, NULL);
 }
 
-static dtp_status look_around(dtp_comm__remote *r, dtp_err *err)
+dtp_status dtp_comm__remote_look(dtp_comm__remote *r, dtp_err *err)
 {
     dtp_comm__control_listen(r);
     if (atomic_load(&r->stop)) {
         return DTP_FAIL(err, DTP_COMM, "rank %d gives up", r->base->rank);
     }
     DTP_TRY(dtp_comm__remote_failure(r, err));
+    DTP_TRY(r->move(r, err));
     return dtp_comm__control_check(r, err);
 }
 
@@ -68,7 +70,7 @@ dtp_status dtp_comm__remote_finish(dtp_comm__remote *r, MPI_Request *wave, dtp_e
 {
     const int32_t n = 2 * dtp_mesh_set_size(&r->base->mesh, r->coll->set);
     DTP_TRY(dtp_comm__reserve(&r->indices, (size_t)n * sizeof(int), err));
-    r->awaited = wave;
+    r->awaited_wave = wave;
     for (int64_t looks = 0;; looks++) {
         int done = 0;
         (void)atomic_fetch_add(&r->looks, 1);
@@ -77,7 +79,7 @@ dtp_status dtp_comm__remote_finish(dtp_comm__remote *r, MPI_Request *wave, dtp_e
         if (done == MPI_UNDEFINED) {
             return DTP_OK;
         }
-        DTP_TRY(look_around(r, err));
+        DTP_TRY(dtp_comm__remote_look(r, err));
         if (done > 0) {
             looks = 0;
         } else if (atomic_load(&r->waiting) == 0) {
@@ -90,31 +92,36 @@ dtp_status dtp_comm__remote_finish(dtp_comm__remote *r, MPI_Request *wave, dtp_e
     }
 }
 
-/* Takes back what a collective that failed has under way: its buffers may go. */
-static void abandon(dtp_comm__remote *r)
+void dtp_comm__remote_take_back(dtp_comm__remote *r, int32_t n, MPI_Request *requests)
 {
-    const int32_t members = dtp_mesh_set_size(&r->base->mesh, r->coll->set);
     const int32_t limit_ms = atomic_load(&r->lost) ? ABANDON_LOST_MS : ABANDON_MS;
     int done = 0;
-    for (int32_t i = 0; i < r->n_requests; i++) {
-        if (i / members % 2 == 0 && r->requests[i] != MPI_REQUEST_NULL) {
-            (void)MPI_Cancel(&r->requests[i]);
-        }
-    }
     for (int32_t ms = 0; ms < limit_ms && !r->unclean; ms++) {
-        for (int32_t i = 0; i < r->n_requests; i++) {
-            (void)MPI_Test(&r->requests[i], &done, MPI_STATUS_IGNORE);
+        for (int32_t i = 0; i < n; i++) {
+            (void)MPI_Test(&requests[i], &done, MPI_STATUS_IGNORE);
         }
         bool left = false;
-        for (int32_t i = 0; i < r->n_requests; i++) {
-            left = left || r->requests[i] != MPI_REQUEST_NULL;
+        for (int32_t i = 0; i < n; i++) {
+            left = left || requests[i] != MPI_REQUEST_NULL;
         }
         if (!left) {
             return;
         }
         pause_ns(1000000);
     }
-    r->unclean = r->n_requests > 0;
+    r->unclean = r->unclean || n > 0;
+}
+
+/* Takes back what a collective that failed has under way: its buffers may go. */
+static void abandon(dtp_comm__remote *r)
+{
+    const int32_t members = dtp_mesh_set_size(&r->base->mesh, r->coll->set);
+    for (int32_t i = 0; i < r->n_requests; i++) {
+        if (i / members % 2 == 0 && r->requests[i] != MPI_REQUEST_NULL) {
+            (void)MPI_Cancel(&r->requests[i]);
+        }
+    }
+    dtp_comm__remote_take_back(r, r->n_requests, r->requests);
 }
 
 /* ---- the queue ---- */
@@ -132,7 +139,7 @@ static struct timespec after_ns(long ns)
 static dtp_status run_one(dtp_comm__remote *r, const dtp_request *request, dtp_err *err)
 {
     r->since_s = dtp_now_s();
-    r->awaited = NULL;
+    r->awaited_wave = NULL;
     r->coll = &request->coll;
     r->n_requests = 0;
     dtp_status status = r->run(r, r->coll, request->ends, err);
@@ -153,23 +160,26 @@ static void *thread_main(void *arg)
     (void)pthread_sigmask(SIG_BLOCK, &broken_pipe, NULL);
     (void)prctl(PR_SET_TIMERSLACK, SLACK_NS);
     while (!atomic_load(&r->stop)) {
-        const struct timespec until = after_ns(IDLE_NS);
+        const struct timespec until = after_ns(r->n_moving == 0                ? IDLE_NS
+                                               : atomic_load(&r->waiting) == 0 ? PAUSE_NS
+                                                                               : PAUSE_WAITED_NS);
         (void)atomic_fetch_add(&r->looks, 1);
         pthread_mutex_lock(&r->lock);
         int code = 0;
-        while (r->first == NULL && !atomic_load(&r->stop) && code == 0) {
+        while (r->first == NULL && r->posted == NULL && !atomic_load(&r->stop) && code == 0) {
             code = pthread_cond_timedwait(&r->changed, &r->lock, &until);
         }
         const dtp_request *request = r->first;
         r->busy = request != NULL;
         pthread_mutex_unlock(&r->lock);
-        dtp_comm__control_listen(r);
-        if (request == NULL) {
+        dtp_err err = {0};
+        dtp_status status = dtp_comm__remote_look(r, &err);
+        status = status == DTP_OK && request != NULL ? run_one(r, request, &err) : status;
+        if (status != DTP_OK) {
+            r->abandon(r);
+        } else if (request == NULL) {
             continue;
         }
-        dtp_err err = {0};
-        dtp_status status = dtp_comm__remote_failure(r, &err);
-        status = status == DTP_OK ? run_one(r, request, &err) : status;
         pthread_mutex_lock(&r->lock);
         if (status == DTP_OK && r->first == request) {
             r->first = request->next;
@@ -183,6 +193,7 @@ static void *thread_main(void *arg)
         pthread_cond_broadcast(&r->changed);
         pthread_mutex_unlock(&r->lock);
     }
+    r->abandon(r);
     dtp_comm__control_end(r);
     return NULL;
 }
@@ -210,16 +221,16 @@ dtp_status dtp_comm__remote_start(dtp_comm__remote *r, dtp_request *request, dtp
     return DTP_OK;
 }
 
-/* Waits for a change, with the lock held. True: the thread is stuck in MPI, and the process is
- * about to be killed. Open MPI sees that a peer has ended and waits for its daemon to take the
- * message about it, while the daemon waits to kill the process. */
-static bool stuck(dtp_comm__remote *r)
+/* Open MPI sees that a peer has ended and waits for its daemon to take the message about it, while
+ * the daemon waits to kill the process. */
+bool dtp_comm__remote_stuck(dtp_comm__remote *r)
 {
     const uint64_t looks = atomic_load(&r->looks);
     const struct timespec until = after_ns(STUCK_NS);
-    return pthread_cond_timedwait(&r->changed, &r->lock, &until) == ETIMEDOUT &&
-           looks == atomic_load(&r->looks) && r->base->ends != NULL &&
-           atomic_load(r->base->ends) != 0;
+    r->stuck = pthread_cond_timedwait(&r->changed, &r->lock, &until) == ETIMEDOUT &&
+               looks == atomic_load(&r->looks) && r->base->ends != NULL &&
+               atomic_load(r->base->ends) != 0;
+    return r->stuck;
 }
 
 dtp_status dtp_comm__remote_wait(dtp_comm__remote *r, const dtp_request *request, dtp_err *err)
@@ -233,9 +244,12 @@ dtp_status dtp_comm__remote_wait(dtp_comm__remote *r, const dtp_request *request
     const double since_s = dtp_now_s();
     bool ends = false;
     while (r->done < request->turn && (r->busy || !atomic_load(&r->broken)) && !ends) {
-        ends = stuck(r);
+        ends = dtp_comm__remote_stuck(r);
     }
     const bool done = r->done >= request->turn;
+    if (ends && !done) {
+        r->wait = r->awaited; /* for none */
+    }
     (void)atomic_fetch_add(&r->waiting, -1);
     pthread_mutex_unlock(&r->lock);
     if (waits) {
@@ -320,6 +334,10 @@ void dtp_comm__remote_destroy(dtp_comm__remote *r)
     dtp_comm__control_destroy(r);
     pthread_cond_destroy(&r->changed);
     pthread_mutex_destroy(&r->lock);
+    free(r->moving.data);
+    free(r->moves.data);
+    free(r->gone.data);
+    free(r->statuses.data);
     free(r->openings.data);
     free(r->blocks.data);
     free(r->request_memory.data);
@@ -360,6 +378,9 @@ void dtp_comm__remote_end(dtp_comm__remote *r, const char *why)
         (void)pthread_join(r->thread, NULL);
         r->runs = false;
     } else {
+        if (r->n_moving > 0) {
+            r->abandon(r);
+        }
         dtp_comm__control_end(r);
     }
     r->last_words = NULL;

@@ -72,25 +72,11 @@ dtp_status dtp_sim__post(dtp_transport *t, dtp_message *m, dtp_err *err)
     return status;
 }
 
-/* For the words of those who wait: what a message is like. */
-static dtp_coll described(const dtp_sim__world *w, const dtp_message *m)
-{
-    dtp_coll coll = {.kind = DTP_PERMUTE, .dtype = DTP_BOOL, .count = m->bytes}; /* bytes */
-    for (int32_t d = 0; d < w->mesh.n_dims; d++) {
-        const dtp_mesh_set set = (dtp_mesh_set)1 << d;
-        const int32_t here = dtp_mesh_set_index(&w->mesh, set, m->rank);
-        const int32_t there = dtp_mesh_set_index(&w->mesh, set, m->peer);
-        coll.set |= here != there ? set : 0;
-        coll.shift += here != there ? (m->sends ? there - here : here - there) : 0;
-    }
-    return coll;
-}
-
 dtp_status dtp_sim__finish(dtp_transport *t, dtp_message *m, dtp_err *err)
 {
     dtp_sim__comm *c = t->self;
     dtp_sim__world *w = c->world;
-    const dtp_coll coll = described(w, m);
+    const dtp_coll coll = dtp_comm__message_coll(&w->mesh, m);
     const struct timespec until = dtp_sim__deadline(w, m->rank);
     dtp_status status = DTP_OK;
     pthread_mutex_lock(&w->lock);

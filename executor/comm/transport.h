@@ -50,7 +50,8 @@ typedef struct dtp_message {
     bool sends;      /* else it is received */
     void *data;
     int64_t bytes;
-    int32_t rank;
+    int32_t rank, parts;
+    int64_t come; /* bytes */
     bool pending, awaited;
     struct dtp_message *next;
 } dtp_message;

@@ -5,6 +5,7 @@
  * a stage waits in three places alone: before a section for what it reads; behind a backward
  * section, before the slot is given to the next microbatch, for what was sent from it; and at the
  * end of the step. Channels are transfers of the graph, so nothing is out of order. */
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,6 +24,21 @@ static bool is_single(const dtp_transfer *x)
     return x->once || x->section >= DTP_SECTION_UPDATE;
 }
 
+/* What a rank of the stage does with a transfer, where that fails. */
+static dtp_status worded(const dtp_session *s, const dtp_transfer *x, int32_t microbatch,
+                         dtp_status status, dtp_err *err)
+{
+    const dtp_session__pipeline *l = &s->pipeline;
+    const char *name = s->program->graph->tensors[x->tensor].name;
+    const bool sends = x->from == l->stage;
+    return dtp_err_prefixed(status, err,
+                            "rank %d: step %" PRId64 ": stage %d %s '%s' %s stage %d, behind "
+                            "section %s of microbatch %d",
+                            s->comm->rank, s->step, l->stage, sends ? "sends" : "receives", name,
+                            sends ? "to" : "from", sends ? x->to : x->from,
+                            dtp_section_name(x->section).text, microbatch);
+}
+
 static dtp_status post(dtp_session *s, int32_t k, int32_t microbatch, dtp_err *err)
 {
     const dtp_session__pipeline *l = &s->pipeline;
@@ -38,10 +54,7 @@ static dtp_status post(dtp_session *s, int32_t k, int32_t microbatch, dtp_err *e
                        .sends = sends,
                        .data = view->data,
                        .bytes = dtp_ttype_bytes(&view->local)};
-    return dtp_err_prefixed(over->ops->post(over, m, err), err,
-                            "stage %d, microbatch %d: '%s' %s stage %d", l->stage, microbatch,
-                            s->program->graph->tensors[t].name, sends ? "to" : "from",
-                            sends ? x->to : x->from);
+    return worded(s, x, microbatch, over->ops->post(over, m, err), err);
 }
 
 static dtp_status finish(dtp_session *s, int32_t k, int32_t microbatch, dtp_err *err)
@@ -50,10 +63,7 @@ static dtp_status finish(dtp_session *s, int32_t k, int32_t microbatch, dtp_err 
     const dtp_transfer *x = &l->stages->transfers[k];
     dtp_transport *over = &s->comm->transport;
     dtp_message *m = message(l, k, is_single(x) ? 0 : microbatch);
-    return dtp_err_prefixed(over->ops->finish(over, m, err), err,
-                            "stage %d, microbatch %d: '%s' %s stage %d", l->stage, microbatch,
-                            s->program->graph->tensors[x->tensor].name, m->sends ? "to" : "from",
-                            m->sends ? x->to : x->from);
+    return worded(s, x, microbatch, over->ops->finish(over, m, err), err);
 }
 
 /* Gives the slot of action i, or, with i = -1, every slot, to the next microbatch that has it: what
@@ -136,7 +146,8 @@ dtp_status dtp_session__stage_step(dtp_session *s, double *feed_s, dtp_err *err)
         }
         DTP_TRY(dtp_err_prefixed(
             dtp_runner_section(s->runner, s->seed, s->step, a->microbatch, a->section, i == 0, err),
-            err, "stage %d, %s section", l->stage, dtp_section_name(a->section).text));
+            err, "stage %d, section %s of microbatch %d", l->stage,
+            dtp_section_name(a->section).text, a->microbatch));
         DTP_TRY(send_results(s, i, err));
     }
     for (int32_t k = 0; k < l->stages->n_transfers; k++) {
@@ -180,8 +191,8 @@ static dtp_status open_stage(dtp_session *s, const dtp_program *p, dtp_err *err)
     if (s->comm->transport.ops->post == NULL || s->backend->ops->queue != NULL) {
         return DTP_FAIL(
             err, DTP_UNSUPPORTED,
-            "stages run on backends without a queue and virtual ranks (--comm sim), not "
-            "on '%s' over '%s'",
+            "stages run on backends without a queue, over transports with messages, not on '%s' "
+            "over '%s'",
             s->backend->ops->name, s->comm->transport.ops->name);
     }
     for (int32_t d = 0; d < p->mesh.n_dims; d++) {

@@ -19,6 +19,9 @@ dtp_status comm_suite_order(dtp_comm *comm, void *user, dtp_err *err);
 /* Collectives that are all started before the first is waited for; buckets. */
 dtp_status comm_suite_flight(dtp_comm *comm, void *user, dtp_err *err);
 
+/* Every rank sends messages to every rank, itself too; for transports that have them. */
+dtp_status comm_suite_messages(dtp_comm *comm, void *user, dtp_err *err);
+
 /* Two collectives that differ in one field, and how a message tells them apart. Rank 0 runs the
  * first one, all others the other one: every rank must say so. */
 typedef struct comm_dispute {

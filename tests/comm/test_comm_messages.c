@@ -1,5 +1,5 @@
-/* Messages between virtual ranks: their order on a channel, sizes that differ, circles, ranks that
- * are late or fail. */
+/* Messages between virtual ranks: their order, sizes that differ, circles, ranks that are late or
+ * fail. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -8,9 +8,7 @@
 
 #include <cmocka.h>
 
-#include "executor/comm/communicator.h"
-
-enum { N = 40, CHANNELS = 3 };
+#include "tests/comm/comm_suite.h"
 
 typedef struct message_case {
     dtp_rank_body body;
@@ -28,37 +26,6 @@ static dtp_message make(int32_t peer, int32_t channel, bool sends, void *data, i
 {
     return (dtp_message){
         .peer = peer, .channel = channel, .sends = sends, .data = data, .bytes = bytes};
-}
-
-/* Every rank sends N numbers on every channel to every rank, itself too, the channels in turn, and
- * receives them channel by channel. */
-static dtp_status all_to_all(dtp_comm *comm, void *user, dtp_err *err)
-{
-    (void)user;
-    dtp_transport *t = &comm->transport;
-    int64_t from[CHANNELS][3][N], to[CHANNELS][3][N];
-    dtp_message sent[CHANNELS][3][N], got[CHANNELS][3][N];
-    for (int32_t i = 0; i < N * CHANNELS * 3; i++) {
-        const int32_t k = i / CHANNELS / 3, c = i % CHANNELS, r = i / CHANNELS % 3;
-        from[c][r][k] = comm->rank * 1000000 + r * 10000 + c * 1000 + k;
-        sent[c][r][k] = make(r, c, true, &from[c][r][k], sizeof from[c][r][k]);
-        DTP_TRY(t->ops->post(t, &sent[c][r][k], err));
-    }
-    for (int32_t i = 0; i < N * CHANNELS * 3; i++) {
-        const int32_t k = i % N, c = i / N % CHANNELS, r = (i / N / CHANNELS + comm->rank) % 3;
-        got[c][r][k] = make(r, c, false, &to[c][r][k], sizeof to[c][r][k]);
-        DTP_TRY(t->ops->post(t, &got[c][r][k], err));
-    }
-    for (int32_t i = 0; i < N * CHANNELS * 3; i++) {
-        const int32_t k = i % N, c = i / N % CHANNELS, r = i / N / CHANNELS;
-        DTP_TRY(t->ops->finish(t, &got[c][r][k], err));
-        DTP_TRY(t->ops->finish(t, &sent[c][r][k], err));
-        if (to[c][r][k] != r * 1000000 + comm->rank * 10000 + c * 1000 + k) {
-            return DTP_FAIL(err, DTP_INTERNAL, "rank %d has %lld", comm->rank,
-                            (long long)to[c][r][k]);
-        }
-    }
-    return DTP_OK;
 }
 
 static dtp_status receive_from_next(dtp_comm *comm, double timeout_s, dtp_err *err)
@@ -122,7 +89,7 @@ static void test_messages__keep_their_order(void **state)
     (void)state;
     dtp_err err = {0};
     for (int32_t k = 0; k < 5; k++) {
-        if (run(all_to_all, &err) != DTP_OK) {
+        if (run(comm_suite_messages, &err) != DTP_OK) {
             fail_msg("%s", err.msg);
         }
     }

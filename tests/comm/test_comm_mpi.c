@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 /* limit 0: as users get it; else all calls go to MPI, in pieces of at most `limit` elements. */
 static dtp_status on_mesh(const char *text, int64_t limit, dtp_err *err)
@@ -32,6 +33,9 @@ static dtp_status on_mesh(const char *text, int64_t limit, dtp_err *err)
     }
     if (status == DTP_OK) {
         status = comm_suite_order(c, NULL, err);
+    }
+    if (status == DTP_OK) {
+        status = comm_suite_messages(c, NULL, err);
     }
     if (status != DTP_OK) {
         dtp_comm_abort(c, err->msg);
@@ -72,6 +76,36 @@ static dtp_status late_on(const char *text, bool share, dtp_err *err)
     dtp_status status = comm_suite_deadline(c, NULL, err);
     dtp_comm_destroy(c);
     return status;
+}
+
+/* The last rank sends nothing within the deadline, or fewer bytes than rank 0 expects. */
+static dtp_status message_on(const char *text, bool late, dtp_err *err)
+{
+    char bytes[8] = {0};
+    dtp_mesh mesh;
+    dtp_comm *c = NULL;
+    dtp_err said = {0};
+    const struct timespec pause = {.tv_sec = 1};
+    DTP_TRY(dtp_mesh_parse(text, &mesh, err));
+    DTP_TRY(dtp_comm_mpi_create(&mesh, &c, err));
+    const int32_t last = c->size - 1;
+    const bool sends = c->rank == last;
+    c->timeout_s = sends ? c->timeout_s : late ? 0.2 : 20;
+    dtp_message m = {
+        .peer = sends ? 0 : last, .sends = sends, .data = bytes, .bytes = sends ? 4 : 8};
+    dtp_status got = DTP_COMM;
+    if (c->rank == 0 || (sends && !late)) {
+        got = c->transport.ops->post(&c->transport, &m, &said);
+        got = got == DTP_OK ? c->transport.ops->finish(&c->transport, &m, &said) : got;
+    } else if (sends) {
+        (void)nanosleep(&pause, NULL);
+    }
+    char words[64];
+    (void)snprintf(words, sizeof words, late ? "rank %d does not answer" : "4 bytes from rank %d",
+                   last);
+    const bool right = c->rank != 0 || (got == DTP_COMM && strstr(said.msg, words) != NULL);
+    dtp_comm_destroy(c);
+    return right ? DTP_OK : DTP_FAIL(err, DTP_INTERNAL, "'%.600s' is not '%s'", said.msg, words);
 }
 
 /* The last rank fails while the others wait for it: each of them gets its message, or the job ends
@@ -116,6 +150,9 @@ static dtp_status run(int ranks, bool fail, dtp_err *err)
     }
     if (status == DTP_OK && ranks > 1) {
         status = late_on(line, false, err);
+    }
+    for (int32_t late = 0; late < 2 && status == DTP_OK && ranks > 1; late++) {
+        status = message_on(line, late == 1, err);
     }
     dtp_err quiet = {0};
     if (status == DTP_OK && on_mesh(wrong, 0, &quiet) != DTP_INVALID) {

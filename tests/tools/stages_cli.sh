@@ -134,8 +134,6 @@ refuse "has 2 stages" run sample "$model" --plan "$here/e" --comm sim --load "$h
 refuse "has 2 stages" "$bin/dtplan" export "$model" "$here/a" --as torch
 refuse "has 2 stages" "$bin/dtplan" viz "$model" --plan "$here/a" --tensor wte
 refuse "--stage plan, graph, strategies or pipeline" "$bin/dtplan" show "$model" --plan "$here/a" --stage memory
-refuse "virtual ranks (--comm sim), on ranks of MPI not yet" run verify "$model" --plan "$here/e" --comm mpi
-refuse "virtual ranks (--comm sim), on ranks of MPI not yet" run run "$model" --plan "$here/e"
 tried() { # WORDS OPTIONS...
     local words=$1
     shift

@@ -205,12 +205,6 @@ dtp_status tool_run_ranks(tool_ranks *ranks, const dtp_mesh *mesh, dtp_ranks_bod
         return DTP_FAIL(err, DTP_INVALID, "backend '%s' has no transport '%.40s'",
                         ranks->source->backend, ranks->source->transport);
     }
-    if (ranks->n_stages > 1 && strcmp(comm, "mpi") == 0) {
-        return DTP_FAIL(err, DTP_UNSUPPORTED,
-                        "the plan has %d stages, which run on virtual ranks (--comm sim), on ranks "
-                        "of MPI not yet",
-                        ranks->n_stages);
-    }
     ranks->met = true;
     if (strcmp(comm, "mpi") == 0 && in_mpi) {
         DTP_TRY(dtp_comm_check_launcher(environ, err));

@@ -14,10 +14,9 @@ typedef struct tool_ranks {
     const tool_call *call;     /* likewise */
     char **argv;               /* the whole command line, to start it again under mpirun */
     int argc;
-    int32_t n_stages; /* of the plan; set by the command before the ranks run */
-    bool first;       /* this process has run rank 0 of an MPI job */
-    bool met;         /* the ranks came to one outcome, or mpirun ran them */
-    atomic_int code;  /* exit code when nothing failed; a body sets it on every rank alike */
+    bool first;      /* this process has run rank 0 of an MPI job */
+    bool met;        /* the ranks came to one outcome, or mpirun ran them */
+    atomic_int code; /* exit code when nothing failed; a body sets it on every rank alike */
 } tool_ranks;
 
 /* Runs body on all ranks of the mesh. Alone with more than one rank and neither --comm sim nor an

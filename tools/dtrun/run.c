@@ -9,7 +9,6 @@
 #include "core/base/clock.h"
 #include "core/base/units.h"
 #include "core/files/file_in.h"
-#include "cost_models/job.h"
 #include "cost_models/model_flops.h"
 #include "tools/run_report.h"
 #include "tools/dtrun/evaluation.h"
@@ -403,7 +402,6 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
     DTP_TRY(dtrun_stored(&c->source, &c->job, c->source.load, c->source.save_hf, &c->options.stored,
                          err));
     DTP_TRY(open_evaluation(c, err));
-    c->ranks.n_stages = c->job.run->variant.stages.n;
     return tool_run_ranks(&c->ranks, dtp_job_mesh(c->job.run), run_rank, c, err);
 }
 

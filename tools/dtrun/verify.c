@@ -92,7 +92,6 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
     c->reference = c->precise != NULL                            ? c->precise
                    : dtp_graph_variant_any(&c->job.run->variant) ? c->job.model
                                                                  : NULL;
-    c->ranks.n_stages = c->job.run->variant.stages.n;
     return tool_run_ranks(&c->ranks, dtp_job_mesh(c->job.run), verify_rank, c, err);
 }
 
