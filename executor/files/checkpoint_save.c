@@ -8,10 +8,11 @@
 
 #include "core/base/json_writer.h"
 #include "core/files/file_out.h"
+#include "core/transform/stages.h"
 #include "executor/files/checkpoint_internal.h"
 
-/* The slice that a rank writes of a value: false when another rank has the same shard, or it is
- * empty. */
+/* The slice that a rank of the program writes of a value: false when another rank has the same
+ * shard, or it is empty. */
 static bool slice_of(const dtp_program *p, const dtp_value *value, int32_t rank, dtp_shard *out)
 {
     int32_t coords[DTP_MAX_MESH_DIMS];
@@ -25,10 +26,13 @@ static bool slice_of(const dtp_program *p, const dtp_value *value, int32_t rank,
     return dtp_shard_elems(out) > 0;
 }
 
+/* Of stages one writes a tensor: its home. */
 static bool is_saved(const dtp_program *p, const dtp_value *value)
 {
+    const dtp_stages *stages = p->graph->stages;
     return value->kind == DTP_VALUE_RESIDENT && value->tensor >= 0 &&
-           dtp_tensor_lasts(&p->graph->tensors[value->tensor]);
+           dtp_tensor_lasts(&p->graph->tensors[value->tensor]) &&
+           (stages == NULL || stages->home[value->tensor] == p->stage);
 }
 
 /* ---- own slices ---- */
@@ -61,6 +65,7 @@ static dtp_status write_slices(const dtp_checkpoint_job *job, const char *dir, i
     if (!dtp_checkpoint__part_path(dir, set, job->comm->rank, job->comm->size, path)) {
         return DTP_FAIL(err, DTP_RANGE, "%.200s: the path is too long", dir);
     }
+    const int32_t rank = job->comm->rank - p->stage * dtp_mesh_ranks(&p->mesh);
     dtp_st_entry *entries = calloc((size_t)p->n_values + 1, sizeof *entries);
     dtp_value_id *ids = calloc((size_t)p->n_values + 1, sizeof *ids);
     dtp_st_writer *w = NULL;
@@ -71,8 +76,7 @@ static dtp_status write_slices(const dtp_checkpoint_job *job, const char *dir, i
         int32_t n = 0;
         for (dtp_value_id v = 0; v < p->n_values; v++) {
             dtp_shard shard;
-            if (!is_saved(p, &p->values[v]) ||
-                !slice_of(p, &p->values[v], job->comm->rank, &shard)) {
+            if (!is_saved(p, &p->values[v]) || !slice_of(p, &p->values[v], rank, &shard)) {
                 continue;
             }
             dtp_st_entry *e = &entries[n];
@@ -100,6 +104,33 @@ static dtp_status write_slices(const dtp_checkpoint_job *job, const char *dir, i
 }
 
 /* ---- the index ---- */
+
+/* The tensors that a program holds, with their slices. */
+static void add_tensors(const dtp_program *p, dtp_json_writer *j)
+{
+    const int32_t ranks = dtp_mesh_ranks(&p->mesh);
+    for (dtp_value_id v = 0; v < p->n_values; v++) {
+        if (is_saved(p, &p->values[v])) {
+            const dtp_value *value = &p->values[v];
+            dtp_shard whole = dtp_shard_whole(&value->type), shard;
+            dtp_json_begin_object(j, p->graph->tensors[value->tensor].name);
+            dtp_json_write_string(j, "dtype", dtp_store_name((dtp_store)value->type.dtype));
+            dtp_json_write_ints(j, "shape", whole.rank, whole.size);
+            dtp_json_begin_array(j, "slices", false);
+            for (int32_t r = 0; r < ranks; r++) {
+                if (slice_of(p, value, r, &shard)) {
+                    dtp_json_begin_object(j, NULL);
+                    dtp_json_write_int(j, "file", p->stage * ranks + r);
+                    dtp_json_write_ints(j, "offset", shard.rank, shard.offset);
+                    dtp_json_write_ints(j, "size", shard.rank, shard.size);
+                    dtp_json_end_object(j);
+                }
+            }
+            dtp_json_end_array(j);
+            dtp_json_end_object(j);
+        }
+    }
+}
 
 /* Written over an older index. */
 static dtp_status write_index(const dtp_checkpoint_job *job, const char *dir, int64_t set,
@@ -136,26 +167,8 @@ static dtp_status write_index(const dtp_checkpoint_job *job, const char *dir, in
     }
     dtp_json_end_array(&j);
     dtp_json_begin_object(&j, "tensors");
-    for (dtp_value_id v = 0; v < p->n_values; v++) {
-        if (is_saved(p, &p->values[v])) {
-            const dtp_value *value = &p->values[v];
-            dtp_shard whole = dtp_shard_whole(&value->type), shard;
-            dtp_json_begin_object(&j, p->graph->tensors[value->tensor].name);
-            dtp_json_write_string(&j, "dtype", dtp_store_name((dtp_store)value->type.dtype));
-            dtp_json_write_ints(&j, "shape", whole.rank, whole.size);
-            dtp_json_begin_array(&j, "slices", false);
-            for (int32_t r = 0; r < dtp_mesh_ranks(&p->mesh); r++) {
-                if (slice_of(p, value, r, &shard)) {
-                    dtp_json_begin_object(&j, NULL);
-                    dtp_json_write_int(&j, "file", r);
-                    dtp_json_write_ints(&j, "offset", shard.rank, shard.offset);
-                    dtp_json_write_ints(&j, "size", shard.rank, shard.size);
-                    dtp_json_end_object(&j);
-                }
-            }
-            dtp_json_end_array(&j);
-            dtp_json_end_object(&j);
-        }
+    for (int32_t k = 0; k < dtp_graph_stages(p->graph); k++) {
+        add_tensors(p->stages != NULL ? p->stages[k] : p, &j);
     }
     dtp_json_end_object(&j);
     dtp_json_end_object(&j);

@@ -71,11 +71,12 @@ static uint64_t hash_stored(const dtp_stored_params *stored)
 /* What of it people can tell apart. */
 static void describe_job(const dtp_program *p, const dtp_session_options *o, char *out, size_t room)
 {
-    size_t used =
-        (size_t)snprintf(out, room,
-                         "model '%.60s' on %" PRId64 " ranks, %d instructions, "
-                         "seed %" PRIu64,
-                         p->graph->name, (int64_t)dtp_mesh_ranks(&p->mesh), p->n_instrs, o->seed);
+    size_t used = (size_t)snprintf(out, room,
+                                   "model '%.60s' on %" PRId64 " ranks, %d instructions, "
+                                   "seed %" PRIu64,
+                                   p->graph->name,
+                                   (int64_t)dtp_graph_stages(p->graph) * dtp_mesh_ranks(&p->mesh),
+                                   p->n_instrs, o->seed);
     for (int32_t i = 0; i < o->n_feeds && used < room; i++) {
         used += (size_t)snprintf(out + used, room - used, ", feed %.60s=%.60s", o->feeds[i].input,
                                  o->feeds[i].file);
@@ -358,9 +359,6 @@ dtp_status dtp_session_create(const dtp_program *p, dtp_backend *backend, dtp_co
     s->ctx = s->log ? *known.ctx : dtp_ctx_default();
     dtp_backend_say(backend, known.ctx);
     dtp_status status = dtp_session__stages_open(s, p, err);
-    if (status == DTP_OK && (known.save != NULL || known.load != NULL)) {
-        status = dtp_session__no_stages(s, known.save != NULL ? known.save : known.load, err);
-    }
     status = status == DTP_OK ? setup(s, &known, err) : status;
     if (status != DTP_OK) {
         dtp_session_destroy(s);
@@ -612,7 +610,6 @@ dtp_status dtp_session_save(dtp_session *s, const char *path, dtp_err *err)
     dtp_err local = {0};
     err = err != NULL ? err : &local;
     DTP_TRY(DTP_NOT_NULL(err, s, path));
-    DTP_TRY(dtp_session__no_stages(s, path, err));
     dtp_status status = dtp_session_check(s, err);
     DTP_TRY(dtp_err_prefixed(status, err, "%s: not saved", path));
     const bool reserved = s->locked != NULL;
@@ -634,6 +631,5 @@ dtp_status dtp_session_save(dtp_session *s, const char *path, dtp_err *err)
 dtp_status dtp_session_load(dtp_session *s, const char *path, dtp_err *err)
 {
     DTP_TRY(DTP_NOT_NULL(err, s, path));
-    DTP_TRY(dtp_session__no_stages(s, path, err));
     return load(s, path, false, err);
 }

@@ -111,9 +111,6 @@ dtp_status dtp_session__stages_open(dtp_session *s, const dtp_program *p,
 void dtp_session__stages_close(dtp_session *s);
 /* By tensor what a reader gets: the resident value, or one that survives the step; -1 = none. */
 void dtp_session__readable(const dtp_program *p, dtp_value_id *out);
-/* DTP_UNSUPPORTED where the session has stages: no checkpoint `path` is written or read. */
-dtp_status dtp_session__no_stages(const dtp_session *s, const char *path,
-                                  dtp_err *err) DTP_MUST_CHECK;
 /* Runs the table of the stage; *feed_s grows by the time of feeds. */
 dtp_status dtp_session__stage_step(dtp_session *s, double *feed_s, dtp_err *err) DTP_MUST_CHECK;
 /* What a reader gets of a tensor, on the stage that is its home; NULL: it is not kept. */

@@ -239,16 +239,6 @@ void dtp_session__stages_close(dtp_session *s)
 
 /* ---- what all ranks know ---- */
 
-dtp_status dtp_session__no_stages(const dtp_session *s, const char *path, dtp_err *err)
-{
-    return s->pipeline.stages == NULL
-               ? DTP_OK
-               : DTP_FAIL(err, DTP_UNSUPPORTED,
-                          "%s: no stages: plans with stages, here %d, have no "
-                          "checkpoints yet",
-                          path, s->pipeline.stages->n);
-}
-
 const dtp_value *dtp_session__kept(const dtp_session *s, dtp_tensor_id t)
 {
     const dtp_stages *stages = s->pipeline.stages;

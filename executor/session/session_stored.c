@@ -314,7 +314,6 @@ dtp_status dtp_session_save_stored(dtp_session *s, const char *dir, int64_t most
     dtp_err local = {0};
     err = err != NULL ? err : &local;
     DTP_TRY(DTP_NOT_NULL(err, s, dir));
-    DTP_TRY(dtp_session__no_stages(s, dir, err));
     if (s->stored == NULL) {
         return DTP_FAIL(err, DTP_INVALID, "%s: the session was made without names of a framework",
                         dir);

@@ -127,8 +127,6 @@ run() { # OPTIONS...
 run verify "$model" --plan "$here/e" --comm sim >"$here/out" 2>"$here/err" || bad "verify: $(cat "$here/err")"
 grep -q '^verify: 4 ranks against one device' "$here/out" || bad "verify does not run 2 stages of 2 ranks"
 refuse "is one rank, but the mesh has 4" run verify "$model" --plan "$here/e" --comm self
-refuse "no stages" run run "$model" --plan "$here/e" --comm sim --save "$here/saved"
-[ -e "$here/saved" ] && bad "a refused run has written"
 refuse "has 2 stages" run run "$model" --plan "$here/e" --comm sim --trace "$here/trace"
 refuse "has 2 stages" run sample "$model" --plan "$here/e" --comm sim --load "$here/none" --prompt a
 refuse "has 2 stages" "$bin/dtplan" export "$model" "$here/a" --as torch
