@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # A rank that is killed, stopped or cut off at a random moment of a step ends all others within the deadline and 5 s, with
 # a message that names it: on this host, and between two hosts (tests/support/hosts.sh), on which losses are those of
-# virtual ranks, too. Exit code 77: no two hosts here. Usage: lost_ranks.sh BIN_DIR [MOMENTS [SEED]]
+# virtual ranks, too. In turn ranks split the batch, or are pipeline stages, whose messages name stage and microbatch.
+# Exit code 77: no two hosts here. Usage: lost_ranks.sh BIN_DIR [MOMENTS [SEED]]
 set -u
 bin=$1 moments=${2:-6} RANDOM=${3:-1}
 cd "$(dirname "$0")/../.." || exit 1
@@ -10,13 +11,28 @@ export DTRUN=$bin/dtrun OMP_NUM_THREADS=1 ASAN_OPTIONS=detect_leaks=0
 dir=$(mktemp -d)
 trap 'hosts_down; rm -rf "$dir"' EXIT
 timeout=2 failed=0
-job=(run models/gpt_bytes.json --dim length=64 --dim layers=2 --dim batch=8 --mesh x:2 --threads 1)
-steps=(--rules batch:x --log-every 1 --steps 1000000 --timeout $timeout --comm mpi)
+model=(models/gpt_bytes.json --dim length=64 --dim layers=2 --dim batch=8)
+steps=(--threads 1 --log-every 1 --steps 1000000 --timeout $timeout --comm mpi)
 [ "$(id -u)" -eq 0 ] && steps+=(--allow-run-as-root)
 complain() {
     echo "FAIL: $*"
     grep -v '^[^ ]* step' "$dir/said" | tail -30
     failed=$((failed + 1))
+}
+# choose rules|stages: what runs
+choose() {
+    kind=$1
+    if [ $kind = rules ]; then
+        job=(run "${model[@]}" --mesh x:2 --rules batch:x)
+    else
+        job=(run "${model[0]}" --plan "$dir/stages.json")
+    fi
+}
+stages() { # FILE N DIMS...
+    local file=$1 n=$2
+    shift 2
+    "$bin/dtplan" plan "${model[0]}" "$@" --dim layers="$n" --dim batch=8 --mesh x:1 --stages "$n" --microbatches 4 \
+        --style '**: data' --target cpu -o "$dir/$file" >/dev/null || complain "a plan with $n stages"
 }
 now_ms() { date +%s%3N; }
 goes_on() { grep -q '^State:[[:space:]]*[^Z[:space:]]' "/proc/$1/status" 2>/dev/null; }
@@ -42,16 +58,24 @@ begin() {
     return 1
 }
 
+# where a rank is that waits
+place='\(step .*: instruction .*node\|step .*: stage [01] .* microbatch [0-3]: \|step .*: loss\|after step\)'
+stages stages.json 2 --dim length=64
+stages four.json 4 --dim length=16 --dim heads=2 --dim d_head=8
+
 # one host
-begin "$bin/dtrun" || complain "one host: no steps"
-mapfile -t ranks < <(children "$(children $run)")
-start=$(now_ms)
-kill -STOP "${ranks[1]}"
-ended $((1000 * timeout + 5000)) "${ranks[0]}" || complain "one host: rank 0 goes on"
-ended $((1000 * timeout + 10000)) $run || complain "one host: dtrun goes on"
-grep -q '^dtrun: rank [01]: \(step .*: instruction .*node\|step .*: loss\|after step\).*rank [01] has not come' "$dir/said" || complain "one host: no message"
-kill -9 $run "${ranks[@]}" 2>/dev/null
-wait $run 2>/dev/null
+for kind in rules stages; do
+    choose $kind
+    begin "$bin/dtrun" || complain "one host, $kind: no steps"
+    mapfile -t ranks < <(children "$(children $run)")
+    start=$(now_ms)
+    kill -STOP "${ranks[1]}"
+    ended $((1000 * timeout + 5000)) "${ranks[0]}" || complain "one host, $kind: rank 0 goes on"
+    ended $((1000 * timeout + 10000)) $run || complain "one host, $kind: dtrun goes on"
+    grep -q "^dtrun: rank [01]: $place.*rank [01] \(has not come\|does not answer\)" "$dir/said" || complain "one host, $kind: no message"
+    kill -9 $run "${ranks[@]}" 2>/dev/null
+    wait $run 2>/dev/null
+done
 
 # two hosts
 hosts_up 2 1gbit || { echo "one host, $failed failed; no namespaces for two"; exit $((failed > 0 ? 1 : 77)); }
@@ -63,21 +87,23 @@ cat >"$dir/machine.json" <<'MACHINE'
    {"name": "ethernet", "size": 2, "latency_s": 2e-4, "bw_Bps": 1.1e8}],
  "provenance": {"how": "datasheet", "host": "two namespaces"}}
 MACHINE
-"$bin/dtplan" plan "${job[@]:1:7}" --mesh 'x:2;y:2' --machine "$dir/machine.json" --mode tensor -o "$dir/plan.json" >/dev/null ||
+"$bin/dtplan" plan "${model[@]}" --mesh 'x:2;y:2' --machine "$dir/machine.json" --mode tensor -o "$dir/plan.json" >/dev/null ||
     complain "a plan with overlap"
-for rules in batch:x 'heads:x;vocab:x' 'batch:y;heads:x' 'batch:x;heads:y' plan; do
-    run=("${job[@]:0:8}" --threads 1 --steps 4 --quiet)
+for rules in batch:x 'heads:x;vocab:x' 'batch:y;heads:x' 'batch:x;heads:y' plan four; do
+    run=(run "${model[0]}")
     case $rules in
-    plan) run+=(--plan "$dir/plan.json") ;;
-    *y*) run+=(--mesh 'x:2;y:2' --rules "$rules") ;;
-    *) run+=(--mesh x:2 --rules "$rules") ;;
+    plan | four) run+=(--plan "$dir/$rules.json") ;;
+    *y*) run+=("${model[@]:1}" --mesh 'x:2;y:2' --rules "$rules") ;;
+    *) run+=("${model[@]:1}" --mesh x:2 --rules "$rules") ;;
     esac
-    case "${run[*]}" in *y:2* | *plan.json*) hosts_slots 2 ;; esac
+    run+=(--threads 1 --steps 4 --quiet)
+    case "${run[*]}" in *y:2* | *.json*.json*) hosts_slots 2 ;; esac
     hosts_dtrun "${run[@]}" -o "$dir/hosts.json" >/dev/null 2>"$dir/said" || complain "$rules: a run"
     "$bin/dtrun" "${run[@]}" --comm sim -o "$dir/sim.json" >/dev/null || complain "$rules: sim"
     for way in hosts sim; do grep -o '"loss": *[^,}]*' "$dir/$way.json" >"$dir/$way"; done
     [ -s "$dir/sim" ] && cmp -s "$dir/hosts" "$dir/sim" || complain "$rules: losses differ"
 done
+hosts_dtrun verify "${model[0]}" --plan "$dir/four.json" --threads 1 >"$dir/said" 2>&1 || complain "four stages: verify"
 hosts_down
 
 # begin_on_hosts: a job on new hosts, on which nothing is left of the moment before; false: it did not begin
@@ -108,7 +134,8 @@ follow() {
 begun=0 idle=0 latest=(-$((1000 * timeout)) -$((1000 * timeout)) -$((1000 * timeout)))
 for ((m = 0; m < moments; m++)); do
     how=$(printf '%s\n' kill stop link | sed -n $((m % 3 + 1))p) victim=$((RANDOM % 2)) pause=$((RANDOM % 1000))
-    what="moment $m: rank $victim: $how $pause ms after a step" times=
+    choose "$(printf '%s\n' rules stages | sed -n $((m / 3 % 2 + 1))p)"
+    what="moment $m: $kind, rank $victim: $how $pause ms after a step" times=
     # a job that does not begin is no moment in a step
     if ! begin_on_hosts; then
         idle=$((idle + 1))
@@ -127,7 +154,7 @@ for ((m = 0; m < moments; m++)); do
     esac
     follow "${ranks[@]}" $run || complain "$what: $times"
     # an instruction, or host data at the end of the step
-    words="^dtrun: rank $((1 - victim)): \(step .*: instruction .*node\|step .*: loss\|after step\).*rank $victim does not answer"
+    words="^dtrun: rank $((1 - victim)): $place.*rank $victim does not answer"
     if [ $how = kill ]; then
         words=${words/does not answer/\\(does not answer\\|has not come\\)}
         grep -q "process rank $victim .* exited on signal 9" "$dir/said" || complain "$what: mpirun names no rank: $times"
