@@ -89,6 +89,7 @@ static __global__ void __launch_bounds__(SIDE *SIDE)
             rows[i] = place_of(conv.m, t.m + i);
             cols[i] = place_of(conv.n, t.n + i);
         }
+        __syncthreads(); /* for tiles without terms: of an empty shard */
         for (int64_t k0 = t.k; k0 < t.end; k0 += STEP) {
             if (me < STEP) {
                 terms[me] = place_of(conv.k, k0 + me);
