@@ -207,6 +207,9 @@ dtp_status dtp_node_pricer_price(dtp_node_pricer *np, dtp_node_id node,
     } else {
         out->cost_ps = out->every_ps;
     }
+    for (dtp_value_id v = 0; v < n_values; v++) {
+        out->fills = out->fills || q->values[v].ranges != NULL;
+    }
     out->one_kernel = n_instrs == 1 && q->instrs[0].kind == DTP_INSTR_KERNEL;
     return find_peaks(np, n, n_values, out, err);
 }

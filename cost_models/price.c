@@ -141,7 +141,8 @@ static dtp_arithmetic work_of(const dtp_machine *m, const dtp_program *p, const 
 
 double dtp_price_move(const dtp_machine *machine, dtp_copy_kind kind, double bytes)
 {
-    const dtp_op_curve *c = dtp_machine_op_curve(machine, dtp_copy_name(kind), DTP_F32);
+    const char *name = dtp_copy_name(dtp_copy_is_of_range(kind) ? DTP_COPY_WHOLE : kind);
+    const dtp_op_curve *c = dtp_machine_op_curve(machine, name, DTP_F32);
     return c != NULL ? dtp_curve_at(&c->time_s, bytes)
                      : dtp_machine_launch_s(machine) + bytes / machine->mem_bw_Bps;
 }
@@ -160,12 +161,13 @@ double dtp_price_instr(const dtp_pricer *pricer, const dtp_program *p, const dtp
     if (instr->kind == DTP_INSTR_COPY) {
         double in = (double)p->values[instr->in[0]].bytes;
         double out = (double)p->values[instr->out[0]].bytes;
-        return dtp_price_move(pricer->machine, instr->move.kind,
-                              instr->move.kind == DTP_COPY_SLICE ? 2.0 * out : in + out);
+        const bool part =
+            instr->move.kind == DTP_COPY_SLICE || dtp_copy_is_of_range(instr->move.kind);
+        return dtp_price_move(pricer->machine, instr->move.kind, part ? 2.0 * out : in + out);
     }
     dtp_call_types types;
     dtp_work work;
-    dtp_op_call call = dtp_instr_call(p, instr, 0, &types);
+    dtp_op_call call = dtp_instr_call(p, instr, DTP_ANY_RANK, &types);
     const dtp_arithmetic arithmetic = work_of(pricer->machine, p, instr, &call, &work);
     const double alone_s = dtp_price_work(pricer->machine, instr->op, arithmetic, &work);
     if (!instr->joined) {
@@ -206,7 +208,7 @@ void dtp_price_parts(const dtp_pricer *pricer, const dtp_program *p, const dtp_i
     if (instr->kind == DTP_INSTR_KERNEL) {
         dtp_call_types types;
         dtp_work work;
-        const dtp_op_call call = dtp_instr_call(p, instr, 0, &types);
+        const dtp_op_call call = dtp_instr_call(p, instr, DTP_ANY_RANK, &types);
         const dtp_arithmetic a = work_of(pricer->machine, p, instr, &call, &work);
         const bool product = work.cls == DTP_WORK_GEMM;
         arithmetic = fmin(arithmetic_s(pricer, &call, a, &work, rest_s), rest_s);

@@ -18,8 +18,10 @@ static dtp_value_id unstaged(const dtp_program *p, dtp_value_id v)
         if (instr->kind == DTP_INSTR_COPY && instr->out[0] == v) {
             return instr->in[0];
         }
-        if (instr->kind == DTP_INSTR_COPY && instr->in[0] == v) {
-            return instr->out[0];
+        for (int32_t k = 0; k < instr->n_in && instr->kind == DTP_INSTR_COPY; k++) {
+            if (instr->in[k] == v) {
+                return instr->out[0];
+            }
         }
     }
     return v;

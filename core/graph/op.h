@@ -17,9 +17,21 @@ enum { DTP_MAX_OP_DIMS = 24, DTP_MAX_RULES = 48, DTP_MAX_OP_BENCH = 3 };
 
 /* ---- sharding rules, per mesh dim ---- */
 
+/* What an op reads of a dim of an operand for a piece [a, b) of the dim in another tensor: from
+ * (a stride - before) / per, rounded up, to ((b - 1) stride + after) / per, rounded down, as far as
+ * the operand has it. per > 1: of a transposed stride. */
+typedef struct dtp_dim_window {
+    int64_t stride, per, before, after;
+} dtp_dim_window;
+
+enum { DTP_OP_WINDOWS = 2 }; /* operands that may have one, the first ones */
+
 typedef struct dtp_dim_role {
     dtp_role role;
     dtp_reduce_op op; /* REDUCED */
+    /* PARALLEL, REDUCED: of the operands; per 0: it is cut into pieces as the others. Windows are
+     * over pieces of the output that has the dim, else of the operand that has it and no window. */
+    dtp_dim_window window[DTP_OP_WINDOWS];
 } dtp_dim_role;
 
 /* One way to run an op on one mesh dim. Row 0 is always "everything replicated". */
@@ -28,6 +40,7 @@ typedef struct dtp_sharding_rule {
                        renames dims, the name on the input side */
     dtp_dim_id out_dim; /* the same split's name on the output side; = dim unless renamed */
     bool internal;      /* runs as op->decompose */
+    bool windows;       /* operands are read by windows (dtp_dim_role) */
     bool linear;        /* a partial pass-through row */
     dtp_placement in[DTP_MAX_OP_IN], out[DTP_MAX_OP_OUT]; /* order field 0 */
 } dtp_sharding_rule;

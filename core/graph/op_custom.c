@@ -308,7 +308,7 @@ static dtp_status read_roles(const dtp_custom_op *op, custom *c, dtp_err *err)
                             everywhere ? "but every output has it"
                                        : "by sum, prod, min or max only");
         }
-        c->roles[at] = (dtp_dim_role){r->role, r->op};
+        c->roles[at] = (dtp_dim_role){.role = r->role, .op = r->op};
         c->stated[at] = true;
     }
     return DTP_OK;

@@ -11,6 +11,32 @@ static dtp_placement place_of(const dtp_ttype *type, dtp_dim_id d, dtp_placement
     return axis < 0 ? otherwise : (dtp_placement){.kind = DTP_SHARD, .axis = (int8_t)axis};
 }
 
+dtp_dim_role dtp_role_of(const dtp_op_call *call, dtp_dim_id d)
+{
+    const dtp_dim_role parallel = {.role = DTP_ROLE_PARALLEL, .op = DTP_REDUCE_SUM};
+    return call->op->role != NULL ? call->op->role(call, d) : parallel;
+}
+
+const dtp_dim_window *dtp_role_window(const dtp_dim_role *role, int32_t i)
+{
+    return i < DTP_OP_WINDOWS && role->window[i].per > 0 ? &role->window[i] : NULL;
+}
+
+int32_t dtp_role_base(const dtp_op_call *call, const dtp_dim_role *role, dtp_dim_id d)
+{
+    for (int32_t i = 0; i < call->n_out; i++) {
+        if (dtp_ttype_find(&call->out[i], d) >= 0) {
+            return call->n_in + i;
+        }
+    }
+    int32_t i = 0;
+    while (dtp_ttype_find(&call->in[i], d) < 0 || dtp_role_window(role, i) != NULL) {
+        i++;
+        assert(i < call->n_in);
+    }
+    return i;
+}
+
 /* Adds the row that follows from the role when dim d is split. */
 static void add_role(dtp_sharding_rules *set, const dtp_op_call *call, dtp_dim_id d,
                      dtp_dim_role role)
@@ -29,6 +55,7 @@ static void add_role(dtp_sharding_rules *set, const dtp_op_call *call, dtp_dim_i
     row->internal = role.role == DTP_ROLE_INTERNAL;
     for (int32_t i = 0; i < call->n_in; i++) {
         row->in[i] = place_of(&call->in[i], d, replicate);
+        row->windows = row->windows || dtp_role_window(&role, i) != NULL;
     }
     for (int32_t i = 0; i < call->n_out; i++) {
         row->out[i] = place_of(&call->out[i], d, missing);
@@ -40,11 +67,7 @@ void dtp_sharding_rules_add_roles(dtp_sharding_rules *set, const dtp_op_call *ca
     dtp_dim_id dims[DTP_MAX_OP_DIMS];
     const int32_t n = dtp_call_dims(call, dims);
     for (int32_t i = 0; i < n; i++) {
-        dtp_dim_role role = {DTP_ROLE_PARALLEL, DTP_REDUCE_SUM};
-        if (call->op->role != NULL) {
-            role = call->op->role(call, dims[i]);
-        }
-        add_role(set, call, dims[i], role);
+        add_role(set, call, dims[i], dtp_role_of(call, dims[i]));
     }
 }
 

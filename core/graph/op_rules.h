@@ -9,6 +9,13 @@
  * mk,kn->mn has 4 rows without the pass-through rows. */
 void dtp_sharding_rules_of(const dtp_op_call *call, bool linear, dtp_sharding_rules *out);
 
+/* What splitting a dim means, by the op's hook. */
+dtp_dim_role dtp_role_of(const dtp_op_call *call, dtp_dim_id d);
+/* The window by which operand i is read when a dim is split; NULL: it has none. */
+const dtp_dim_window *dtp_role_window(const dtp_dim_role *role, int32_t i);
+/* The tensor over whose pieces of the dim the windows are: an operand, or n_in + an output. */
+int32_t dtp_role_base(const dtp_op_call *call, const dtp_dim_role *role, dtp_dim_id d);
+
 /* Adds the rows that follow from the roles of the call's dims; for ops with rules of their own. */
 void dtp_sharding_rules_add_roles(dtp_sharding_rules *set, const dtp_op_call *call);
 

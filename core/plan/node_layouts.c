@@ -98,7 +98,7 @@ static void combine_rows(const row_combination *w, dtp_node_layouts *out)
     const int32_t n_mesh = w->mesh->n_dims;
     memset(out->dim, 0, sizeof out->dim);
     memset(out->order, 0, sizeof out->order);
-    out->internal = 0;
+    out->internal = out->windows = 0;
     out->linear = false;
     for (int32_t i = 0; i < w->call->n_in; i++) {
         out->in[i] = dtp_layout_replicated(w->call->in[i].rank, n_mesh);
@@ -110,6 +110,7 @@ static void combine_rows(const row_combination *w, dtp_node_layouts *out)
         const dtp_sharding_rule *row = &w->rows[m];
         out->dim[m] = row->dim;
         out->internal |= row->internal ? 1U << m : 0U;
+        out->windows |= row->windows ? 1U << m : 0U;
         out->linear = out->linear || row->linear;
         if (row->dim >= 0) {
             choose_order(w, m, dim_set(w, m), out->order);

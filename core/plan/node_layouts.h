@@ -12,6 +12,7 @@ typedef struct dtp_node_layouts {
     dtp_dim_id dim[DTP_MAX_MESH_DIMS]; /* the dim that is split over each mesh dim, -1 = none */
     int8_t order[DTP_MAX_MESH_DIMS];   /* its depth among the splits of that dim */
     dtp_mesh_set internal; /* mesh dims with an INTERNAL row; not empty: it runs as decomposed */
+    dtp_mesh_set windows;  /* mesh dims with a row by which operands are read by windows */
     bool linear;           /* some mesh dim passes partial sums through */
 } dtp_node_layouts;
 

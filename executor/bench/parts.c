@@ -226,7 +226,7 @@ static dtp_status move_of(dtp_bench *b, dtp_copy_kind kind, int64_t elems, dtp_e
 dtp_status dtp_bench_moves(dtp_bench *b, dtp_err *err)
 {
     const dtp_bench_grid *elems = &b->scale->op_elems;
-    for (int k = 0; k < DTP_N_COPY_KINDS; k++) {
+    for (int k = 0; k < DTP_N_COPY_KINDS && !dtp_copy_is_of_range((dtp_copy_kind)k); k++) {
         for (int32_t i = 0; i < elems->n; i++) {
             DTP_TRY(move_of(b, (dtp_copy_kind)k, elems->sizes[i], err));
         }

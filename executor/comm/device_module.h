@@ -12,7 +12,7 @@
 #include "executor/device/backend.h"
 
 /* Grows with every change of what a call between core and module means. */
-enum { DTP_DEVICE_ABI = 1 };
+enum { DTP_DEVICE_ABI = 2 };
 /* Sizes of the structures that core and modules share: a change that forgot the number above. */
 #define DTP_DEVICE_LAYOUT                                                                          \
     (sizeof(dtp_backend) + 3 * sizeof(dtp_backend_ops) + 5 * sizeof(dtp_queue_ops) +               \

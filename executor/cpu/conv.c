@@ -351,7 +351,7 @@ static dtp_status conv_bind(const dtp_kernel_args *args, dtp_arena *arena, void 
 {
     dtp_conv_plan *plan;
     DTP_STATE(arena, state, plan, err);
-    dtp_conv_plan_make(args->call, plan);
+    dtp_conv_plan_bind(args, plan);
     const int64_t needs = dtp_cpu_conv_workspace(args->call);
     return args->workspace_bytes >= needs
                ? DTP_OK

@@ -146,6 +146,7 @@ static void pool_grad_row(const dtp_kernel_args *args, const dtp_bound_pool *p, 
     int64_t off[DTP_NEST_VIEWS], o[DTP_CONV_AXES];
     const dtp_view *x = &args->in[0], *dy = &args->in[1], *dx = &args->out[0];
     const int64_t step[] = {p->axis[1].in * p->axis[2].in, p->axis[2].in, 1};
+    const int64_t inner = p->kept[1] * p->kept[2];
     const int64_t bytes = dtp_dtype_bytes(x->local.dtype);
     dtp_nest_elem(&p->rows, row, off);
     const char *of_x = (const char *)x->data + off[DTP_POOL_X] * bytes;
@@ -158,11 +159,14 @@ static void pool_grad_row(const dtp_kernel_args *args, const dtp_bound_pool *p, 
         }
         add_place(p, o, of_x, x->local.dtype, get(dy->local.dtype, dy->data, at), sum);
     }
-    for (int64_t i = 0; i < p->elems; i++) {
-        const int64_t at = i / step[0] * p->step[DTP_POOL_OUT][0] +
-                           i / step[1] % p->axis[1].in * p->step[DTP_POOL_OUT][1] +
-                           i % step[1] * p->step[DTP_POOL_OUT][2];
-        dtp_float_put(dx->local.dtype, dx->data, off[DTP_POOL_OUT] + at, sum[i]);
+    for (int64_t i = 0; i < p->results; i++) {
+        const int64_t e[] = {i / inner, i / p->kept[2] % p->kept[1], i % p->kept[2]};
+        int64_t at = off[DTP_POOL_OUT], from = 0;
+        for (int32_t k = 0; k < DTP_CONV_AXES; k++) {
+            at += e[k] * p->step[DTP_POOL_OUT][k];
+            from += (e[k] + p->first[k]) * step[k];
+        }
+        dtp_float_put(dx->local.dtype, dx->data, at, sum[from]);
     }
 }
 

@@ -52,7 +52,7 @@ static dtp_status conv_bind(const dtp_kernel_args *args, dtp_arena *arena, void 
     dtp_conv_plan p;
     conv_job *job;
     DTP_STATE(arena, state, job, err);
-    dtp_conv_plan_make(args->call, &p);
+    dtp_conv_plan_bind(args, &p);
     dtp_cuda_conv_form *c = &job->conv;
     const dtp_conv_part *of = PARTS[p.result];
     const bool by_x = p.result == DTP_CONV_X, by_w = p.result == DTP_CONV_W;

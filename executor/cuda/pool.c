@@ -16,12 +16,13 @@ static dtp_status pool_bind(const dtp_kernel_args *args, dtp_arena *arena, void 
     p->grad = bound.grad;
     p->taps = bound.taps;
     p->places = bound.places;
-    p->elems = bound.elems;
+    p->elems = bound.results;
     p->dtype = (int32_t)args->in[0].local.dtype;
     for (int32_t i = 0; i < DTP_CUDA_POOL_AXES; i++) {
         const dtp_conv_axis *a = &bound.axis[i];
         p->axis[i] =
-            (dtp_cuda_pool_axis){a->in, a->size, a->out, a->stride, a->dilation, a->before, {0}};
+            (dtp_cuda_pool_axis){a->in,     a->size,       a->out,         a->stride, a->dilation,
+                                 a->before, bound.kept[i], bound.first[i], {0}};
         for (int32_t v = 0; v < DTP_POOL_VIEWS; v++) {
             p->axis[i].step[v] = bound.step[v][i];
         }

@@ -144,8 +144,11 @@ dtp_status dtp_cuda_slice(dtp_backend *b, const dtp_view *src, int32_t axis, int
                           const dtp_view *dst, dtp_err *err)
 {
     const dtp_view from = numbered(&src->local, src->data), to = numbered(&dst->local, dst->data);
-    return dtp_cuda_view_copy(dtp_cuda_of(b)->compute, &to.local, &to, 0, &from,
-                              start * dtp_view_stride(&from, axis), err);
+    dtp_ttype shape = to.local;
+    const int64_t skip = dtp_slice_common(&from.local, axis, start, &shape);
+    return dtp_cuda_view_copy(dtp_cuda_of(b)->compute, &shape, &to,
+                              skip * dtp_view_stride(&to, axis), &from,
+                              (start + skip) * dtp_view_stride(&from, axis), err);
 }
 
 dtp_status dtp_cuda_scale(dtp_backend *b, const dtp_view *src, double factor, const dtp_view *dst,

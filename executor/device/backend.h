@@ -36,6 +36,7 @@ typedef struct dtp_backend_ops {
                        const dtp_ttype *part, void *staging, dtp_err *err);
     dtp_status (*unpack)(dtp_backend *b, const void *staging, int32_t axis, int32_t parts,
                          const dtp_ttype *part, const dtp_view *dst, dtp_err *err);
+    /* Element i of `axis` of dst is element start + i of src, where src has it. */
     dtp_status (*slice)(dtp_backend *b, const dtp_view *src, int32_t axis, int64_t start,
                         const dtp_view *dst, dtp_err *err);
     dtp_status (*scale)(dtp_backend *b, const dtp_view *src, double factor, const dtp_view *dst,
@@ -64,6 +65,17 @@ struct dtp_backend {
     int64_t allocated_bytes, peak_allocated_bytes; /* counted by alloc and free */
     dtp_scratch scratch;                           /* of host kernels */
 };
+
+/* Of a slice: cuts the shape of its result along the axis to what the operand has of it; returns
+ * where that begins in the result. */
+static inline int64_t dtp_slice_common(const dtp_ttype *src, int32_t axis, int64_t start,
+                                       dtp_ttype *shape)
+{
+    const int64_t skip = start < 0 ? -start : 0, left = src->dims[axis].size - start;
+    const int64_t end = left < shape->dims[axis].size ? left : shape->dims[axis].size;
+    shape->dims[axis].size = end > skip ? end - skip : 0;
+    return skip;
+}
 
 /* A kernel ready to run. It must stay where it was bound. */
 struct dtp_bound_kernel {

@@ -189,18 +189,19 @@ dtp_status dtp_host_slice(dtp_backend *b, const dtp_view *src, int32_t axis, int
                           const dtp_view *dst, dtp_err *err)
 {
     (void)b;
-    const dtp_ttype *shape = &dst->local;
-    bool fits = shape->rank == src->local.rank && axis >= 0 && axis < shape->rank && start >= 0 &&
-                shape->dtype == src->local.dtype;
-    for (int32_t i = 0; fits && i < shape->rank; i++) {
-        int64_t n = src->local.dims[i].size, want = shape->dims[i].size;
-        fits = i == axis ? want == 0 || start + want <= n : want == n;
+    dtp_ttype shape = dst->local;
+    bool fits = shape.rank == src->local.rank && axis >= 0 && axis < shape.rank &&
+                shape.dtype == src->local.dtype;
+    for (int32_t i = 0; fits && i < shape.rank; i++) {
+        fits = i == axis || src->local.dims[i].size == shape.dims[i].size;
     }
     if (!fits) {
         return DTP_FAIL(err, DTP_INTERNAL, "slice at %lld of axis %d does not fit",
                         (long long)start, axis);
     }
-    copy_box(shape, box_of(shape, axis, 0, dst->data), box_of(&src->local, axis, start, src->data));
+    const int64_t skip = dtp_slice_common(&src->local, axis, start, &shape);
+    copy_box(&shape, box_of(&dst->local, axis, skip, dst->data),
+             box_of(&src->local, axis, start + skip, src->data));
     return DTP_OK;
 }
 

@@ -33,7 +33,7 @@ dtp_status dtp_host_pack(dtp_backend *b, const dtp_view *src, int32_t axis, int3
 /* The inverse: part p becomes chunk p of dst's local `axis`; the padding is dropped. */
 dtp_status dtp_host_unpack(dtp_backend *b, const void *staging, int32_t axis, int32_t parts,
                            const dtp_ttype *part, const dtp_view *dst, dtp_err *err) DTP_MUST_CHECK;
-/* dst = src with elements [start, start + local size of dst) of `axis`. */
+/* Element i of `axis` of dst = element start + i of src; where src does not have it, dst stays. */
 dtp_status dtp_host_slice(dtp_backend *b, const dtp_view *src, int32_t axis, int64_t start,
                           const dtp_view *dst, dtp_err *err) DTP_MUST_CHECK;
 /* dst = factor * src; src and dst may be the same memory. DTP_UNSUPPORTED on integers. */

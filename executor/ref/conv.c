@@ -44,7 +44,7 @@ static bool to_y(const dtp_conv_form *f, const dtp_ref_loop *l, dtp_ref_loop *y)
 static dtp_status run_conv(const dtp_kernel_args *args, dtp_err *err)
 {
     (void)err;
-    const dtp_conv_form f = dtp_conv_form_of(args->call);
+    const dtp_conv_form f = dtp_conv_form_here(args);
     const bool by_x = f.at[DTP_CONV_X] < 0;
     dtp_ref_loop l = dtp_ref__over(&args->out[0].local), other;
     const int32_t kept = l.n;

@@ -64,7 +64,7 @@ static double divisor(const dtp_pool_form *f, const found *w)
 static dtp_status run_pool(const dtp_kernel_args *args, dtp_err *err)
 {
     (void)err;
-    const dtp_pool_form f = dtp_pool_form_of(args->call);
+    const dtp_pool_form f = dtp_pool_form_here(args);
     dtp_ref_loop l = dtp_ref__over(&args->out[0].local);
     for (bool go = dtp_ref__first(&l, 0, l.n); go; go = dtp_ref__next(&l, 0, l.n)) {
         const found w = look(&f, &args->in[0], &l);
@@ -77,7 +77,7 @@ static dtp_status run_pool(const dtp_kernel_args *args, dtp_err *err)
 static dtp_status run_pool_grad(const dtp_kernel_args *args, dtp_err *err)
 {
     (void)err;
-    const dtp_pool_form f = dtp_pool_form_of(args->call);
+    const dtp_pool_form f = dtp_pool_form_here(args);
     dtp_ref_loop l = dtp_ref__over(&args->out[0].local);
     for (bool go = dtp_ref__first(&l, 0, l.n); go; go = dtp_ref__next(&l, 0, l.n)) {
         double sum = 0.0;
@@ -87,8 +87,8 @@ static dtp_status run_pool_grad(const dtp_kernel_args *args, dtp_err *err)
             int64_t rest = k;
             for (int32_t i = f.n - 1; i >= 0; i--) {
                 const dtp_conv_axis *a = &f.axis[i];
-                const int64_t from =
-                    dtp_ref__coord(&l, a->spatial) + a->before - rest % a->size * a->dilation;
+                const int64_t from = dtp_ref__coord(&l, a->spatial) + f.first[i] + a->before -
+                                     rest % a->size * a->dilation;
                 rest /= a->size;
                 meets = meets && from >= 0 && from % a->stride == 0 && from / a->stride < a->out;
                 dtp_ref__put(&y, a->spatial, from / a->stride);

@@ -114,6 +114,19 @@ static dtp_status copy_or_zero(dtp_backend *backend, const dtp_view *in, const d
     return backend->ops->pack(backend, &from, 0, 1, &part.local, out->data, err);
 }
 
+/* The range of a dim: what the piece has of it, and what others have sent. */
+static dtp_status range_in(dtp_runner *r, const dtp_copy *m, dtp_runner__bound *b, dtp_err *err)
+{
+    const dtp_backend_ops *ops = r->backend->ops;
+    DTP_TRY(ops->slice(r->backend, b->in, m->axis, b->start, b->out, err));
+    for (int32_t i = 1; i < b->n_in; i++) {
+        dtp_view margin = {.local = b->out->local, .data = b->in[i].data};
+        margin.local.dims[m->axis].size = b->margin[i - 1].size;
+        DTP_TRY(ops->slice(r->backend, &margin, m->axis, b->margin[i - 1].start, b->out, err));
+    }
+    return DTP_OK;
+}
+
 static dtp_status run_copy(dtp_runner *r, const dtp_instr *instr, dtp_runner__bound *b,
                            dtp_err *err)
 {
@@ -128,6 +141,11 @@ static dtp_status run_copy(dtp_runner *r, const dtp_instr *instr, dtp_runner__bo
         return ops->slice(r->backend, b->in, m->axis, b->start, b->out, err);
     case DTP_COPY_SCALE:
         return ops->scale(r->backend, b->in, m->factor, b->out, err);
+    case DTP_COPY_RANGE_OUT:
+        return ops->slice(r->backend, b->in, m->axis, b->start,
+                          &(dtp_view){.local = b->part, .data = b->out->data}, err);
+    case DTP_COPY_RANGE_IN:
+        return range_in(r, m, b, err);
     case DTP_COPY_KEEP_FIRST:
         return copy_or_zero(r->backend, b->in, b->out, b->index == 0, err);
     default:

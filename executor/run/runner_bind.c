@@ -10,6 +10,7 @@
 #include "executor/comm/communicator.h"
 #include "executor/run/runner_names.h"
 #include "executor/run/runner_queue.h"
+#include "spmd/program/ranges.h"
 
 enum { BUFFER_ALIGN = 64 };
 
@@ -175,6 +176,32 @@ static dtp_status bind_kernel(dtp_runner *r, const dtp_instr *instr, dtp_runner_
     return dtp_backend_bind(r->backend, &args, r->arena, &b->kernel, err);
 }
 
+/* Where the range of this rank begins in its piece, and in what others send it; of a copy out what
+ * another member wants. */
+static void bind_range(dtp_runner *r, const dtp_instr *instr, dtp_runner__bound *b)
+{
+    const dtp_copy *copy = &instr->move;
+    const dtp_value *v = &r->program->values[instr->in[0]];
+    const dtp_split_dim d = dtp_split_dim_of(&r->program->mesh, &v->layout, &v->type, copy->axis);
+    const int64_t own = b->in[0].offset[copy->axis];
+    b->part = b->in[0].local;
+    if (copy->kind == DTP_COPY_RANGE_OUT) {
+        const int64_t to = (b->index + copy->shift + d.places) % d.places;
+        const dtp_extent e = dtp_margin_at(&d, copy->range, to, copy->shift);
+        b->start = e.from - own;
+        b->part.dims[copy->axis].size = dtp_extent_size(e);
+        return;
+    }
+    const int64_t from = b->out->offset[copy->axis];
+    b->start = from - own;
+    for (int32_t i = 1; i < instr->n_in; i++) {
+        const int32_t shift = instr->n_in == 2 ? copy->shift : 3 - 2 * i;
+        const dtp_extent e = dtp_margin_at(&d, copy->range, b->index, shift);
+        b->margin[i - 1].start = from - e.from;
+        b->margin[i - 1].size = dtp_extent_size(e);
+    }
+}
+
 static dtp_status bind_copy(dtp_runner *r, const dtp_instr *instr, dtp_runner__bound *b,
                             dtp_err *err)
 {
@@ -186,6 +213,9 @@ static dtp_status bind_copy(dtp_runner *r, const dtp_instr *instr, dtp_runner__b
         b->start = b->out->local.dims[copy->axis].size > 0
                        ? b->out->offset[copy->axis] - b->in->offset[copy->axis]
                        : 0;
+    }
+    if (copy->kind == DTP_COPY_RANGE_OUT || copy->kind == DTP_COPY_RANGE_IN) {
+        bind_range(r, instr, b);
     }
     if (copy->kind != DTP_COPY_PACK && copy->kind != DTP_COPY_UNPACK) {
         return DTP_OK;

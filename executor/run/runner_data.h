@@ -14,11 +14,14 @@ typedef struct dtp_runner__bound {
     int32_t n_in, n_out;
     dtp_view *in, *out;
     int32_t parts, index; /* MOVE: group size, own place in it */
-    int64_t start;        /* SLICE */
-    dtp_ttype part;       /* PACK, UNPACK */
-    dtp_coll_ends *ends;  /* START */
-    dtp_request request;  /* START; waited for by its WAIT */
-    const char *range;    /* on a queue: its name for profilers */
+    int64_t start;        /* SLICE, RANGE_OUT, RANGE_IN */
+    struct {
+        int64_t start, size;
+    } margin[2];         /* RANGE_IN: of its staging operands */
+    dtp_ttype part;      /* PACK, UNPACK, RANGE_OUT */
+    dtp_coll_ends *ends; /* START */
+    dtp_request request; /* START; waited for by its WAIT */
+    const char *range;   /* on a queue: its name for profilers */
 } dtp_runner__bound;
 
 /* A pointer into a buffer that may move, and where in the buffer it points. */

@@ -28,14 +28,21 @@ static dtp_dim_id split_dim(const dtp_graph *g, const dtp_sharding *s, dtp_node_
     return row > 0 && row < rules.n ? rules.rows[row].dim : -1;
 }
 
-/* The operand of a product that is a parameter; -1: none. */
+/* The operand of a product that is a parameter; -1: none. Convolutions are products. */
 static int32_t param_operand(const dtp_graph *g, const dtp_node *n)
 {
     int32_t found = -1;
     for (int32_t i = 0; i < n->n_in; i++) {
         found = dtp_graph_param_of(g, n->in[i]) >= 0 ? i : found;
     }
-    return (n->op->flags & DTP_OP_CONTRACTION) != 0 ? found : -1;
+    if (found >= 0 && (n->op->flags & DTP_OP_CONTRACTION) == 0) {
+        dtp_call_types types;
+        dtp_work work;
+        const dtp_op_call call = dtp_node_call(g, n, &types);
+        dtp_call_work(&call, &work);
+        found = work.cls == DTP_WORK_GEMM ? found : -1;
+    }
+    return found;
 }
 
 static dtp_way way_of(const dtp_graph *g, const dtp_node *n, int32_t operand, dtp_dim_id dim,
@@ -47,8 +54,8 @@ static dtp_way way_of(const dtp_graph *g, const dtp_node *n, int32_t operand, dt
     switch (dtp_baseline__use(g, n, operand, dim)) {
     case DTP_USE_NONE:
         return dim == batch ? DTP_WAY_DATA : DTP_WAY_SEQUENCE;
-    case DTP_USE_SHARED:
-        return DTP_WAY_EXPERT;
+    case DTP_USE_SHARED: /* of a convolution: groups */
+        return (n->op->flags & DTP_OP_CONTRACTION) != 0 ? DTP_WAY_EXPERT : DTP_WAY_TENSOR;
     case DTP_USE_MADE:
     case DTP_USE_CONTRACTED:
         break;

@@ -67,6 +67,12 @@ dtp_status dtp_lower__note_shared(dtp_shared_copies *shared, const dtp_shared_co
  * a replica: they would end earlier than problems count them. */
 bool dtp_lower__may_keep(const dtp_lower_env *env, dtp_value_id copy, dtp_value_id from);
 
+/* Brings to the operands of a node, which are in its layouts, what it reads of them by windows;
+ * `call` has global types. */
+dtp_status dtp_lower__ranges(const dtp_lower_env *env, dtp_node_id node, dtp_phase phase,
+                             const dtp_op_call *call, const dtp_node_layouts *layouts,
+                             dtp_value_id *in, dtp_err *err) DTP_MUST_CHECK;
+
 /* Lowers one node of env->graph; out (room for its outputs) receives the final values. */
 dtp_status dtp_lower__node(const dtp_lower_env *env, dtp_node_id node, const dtp_lower_request *r,
                            dtp_value_id *out, dtp_err *err) DTP_MUST_CHECK;

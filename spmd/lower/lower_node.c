@@ -273,6 +273,7 @@ static dtp_status lower_work(node_work *w, dtp_value_id *out, dtp_err *err)
         in[i] = same < i ? in[same] : w->request->in[i];
         DTP_TRY(bring(w, i, &layouts.in[i], &in[i], err));
     }
+    DTP_TRY(dtp_lower__ranges(w->env, cause(w), phase(w), &w->call, &layouts, in, err));
     DTP_TRY(run_op(w, &layouts, in, out, err));
     for (int32_t i = 0; i < w->call.n_out; i++) {
         if ((w->request->wanted >> i & 1U) != 0) {

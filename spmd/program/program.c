@@ -7,6 +7,7 @@
 #include "core/base/safe_int.h"
 #include "core/transform/stages.h"
 #include "spmd/program/program_internal.h"
+#include "spmd/program/ranges.h"
 
 /* A reset starts a fresh arena once this much of the old one is beyond reuse. */
 static const int64_t PINNED_LIMIT_BYTES = 16 << 20;
@@ -51,8 +52,8 @@ int32_t dtp_coll_source(const dtp_coll *coll, int32_t n, int32_t member)
 
 const char *dtp_copy_name(dtp_copy_kind kind)
 {
-    static const char *const names[DTP_N_COPY_KINDS] = {"pack",  "unpack",     "slice",
-                                                        "scale", "keep_first", "copy"};
+    static const char *const names[DTP_N_COPY_KINDS] = {
+        "pack", "unpack", "slice", "scale", "keep_first", "copy", "range_out", "range_in"};
     return names[kind];
 }
 
@@ -247,7 +248,34 @@ void dtp_value_local(const dtp_program *p, dtp_value_id v, int32_t rank, dtp_tty
                      int64_t offsets[DTP_MAX_RANK])
 {
     const dtp_value *value = &p->values[v];
+    if (rank == DTP_ANY_RANK) {
+        dtp_program__largest(p, value, local);
+        return;
+    }
     dtp_layout_local(&value->layout, &p->mesh, &value->type, rank, local, offsets);
+    for (int32_t i = 0; i < value->type.rank && value->ranges != NULL; i++) {
+        const dtp_split_dim d = dtp_split_dim_of(&p->mesh, &value->layout, &value->type, i);
+        if (value->ranges[i].of > 0) {
+            const dtp_extent e = dtp_range_at(&d, &value->ranges[i], dtp_split_dim_place(&d, rank));
+            local->dims[i].size = dtp_extent_size(e);
+            if (offsets != NULL) {
+                offsets[i] = e.from;
+            }
+        }
+    }
+}
+
+void dtp_program__largest(const dtp_program *p, const dtp_value *v, dtp_ttype *local)
+{
+    dtp_layout_local_max(&v->layout, &p->mesh, &v->type, local);
+    for (int32_t i = 0; i < v->type.rank && v->ranges != NULL; i++) {
+        const dtp_split_dim d = dtp_split_dim_of(&p->mesh, &v->layout, &v->type, i);
+        local->dims[i].size = v->ranges[i].of > 0 ? 0 : local->dims[i].size;
+        for (int64_t k = 0; k < d.places && v->ranges[i].of > 0; k++) {
+            const int64_t n = dtp_extent_size(dtp_range_at(&d, &v->ranges[i], k));
+            local->dims[i].size = n > local->dims[i].size ? n : local->dims[i].size;
+        }
+    }
 }
 
 dtp_value dtp_program__value_init(const char *name, dtp_value_kind kind)
@@ -271,7 +299,7 @@ dtp_status dtp_program__add_value(dtp_program *p, const dtp_value *value, dtp_va
                            sizeof *p->values, err));
     dtp_value *v = &p->values[p->n_values];
     *v = *value;
-    dtp_layout_local_max(&v->layout, &p->mesh, &v->type, &local);
+    dtp_program__largest(p, v, &local);
     v->bytes = dtp_ttype_bytes(&local);
     *out = p->n_values++;
     return DTP_OK;

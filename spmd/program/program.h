@@ -3,8 +3,9 @@
  * runs exactly these instructions.
  *
  * Shapes: a tensor value has a global type and a layout; its local shape at a rank follows from
- * both (uneven shards included). Its buffer has the size of the largest local shape, so offsets are
- * the same on every rank. A staging value is a flat buffer of `type.dims[0].size` elements.
+ * both (uneven shards included), but that it may hold a range of a dim instead of its piece. Its
+ * buffer has the size of the largest local shape, so offsets are the same on every rank. A staging
+ * value is a flat buffer of `type.dims[0].size` elements.
  */
 #ifndef DTP_SPMD_PROGRAM_PROGRAM_H
 #define DTP_SPMD_PROGRAM_PROGRAM_H
@@ -25,23 +26,31 @@ typedef enum dtp_value_kind {
     DTP_VALUE_WORKSPACE /* scratch of one kernel */
 } dtp_value_kind;
 
+/* What a value holds of a dim that its layout splits: what an op reads by a window for the piece
+ * of a tensor in which the dim has size `of` and is split alike (spmd/program/ranges.h). */
+typedef struct dtp_range {
+    int64_t of; /* 0: the piece of the dim */
+    dtp_dim_window window;
+} dtp_range;
+
 typedef struct dtp_value {
     const char *name;
     dtp_value_kind kind;
-    dtp_tensor_id tensor;  /* graph tensor that it is a version of; -1 = none */
-    dtp_ttype type;        /* global; flat local for STAGING and WORKSPACE (dims[0].id = -1) */
-    dtp_layout layout;     /* of type.rank; replicated for STAGING and WORKSPACE */
-    int64_t bytes;         /* buffer size, the largest of any rank */
-    dtp_value_id parent;   /* lives inside that value's buffer (in place, rename); -1 = own */
-    int32_t first, last;   /* instructions between which the contents matter (liveness) */
-    bool once;             /* an instruction writes it that runs once for all microbatches: what
+    dtp_tensor_id tensor;    /* graph tensor that it is a version of; -1 = none */
+    dtp_ttype type;          /* global; flat local for STAGING and WORKSPACE (dims[0].id = -1) */
+    dtp_layout layout;       /* of type.rank; replicated for STAGING and WORKSPACE */
+    const dtp_range *ranges; /* by dim of the type, in the program's arena; NULL: pieces of all */
+    int64_t bytes;           /* buffer size, the largest of any rank */
+    dtp_value_id parent;     /* lives inside that value's buffer (in place, rename); -1 = own */
+    int32_t first, last;     /* instructions between which the contents matter (liveness) */
+    bool once;               /* an instruction writes it that runs once for all microbatches: what
                               others read of it lasts from the first microbatch to the last */
-    bool keep;             /* must survive the step: outputs, fetches */
-    int32_t arrives;       /* an INPUT that another stage sends: before this section of the stage;
+    bool keep;               /* must survive the step: outputs, fetches */
+    int32_t arrives;         /* an INPUT that another stage sends: before this section of the stage;
                               else 0 */
-    int32_t sent;          /* it is kept for other stages until this section has ended, and no
+    int32_t sent;            /* it is kept for other stages until this section has ended, and no
                               longer: 1 + the section; 0: it is not sent, or kept as well */
-    bool in_slot;          /* one for every slot of the stash: it lives from a forward section to
+    bool in_slot;            /* one for every slot of the stash: it lives from a forward section to
                               the backward section, or is sent or received by one of them */
     bool external;         /* it lies in a buffer of the caller, not in the device arena; so do all
                               values with the same root */
@@ -118,17 +127,31 @@ typedef enum dtp_copy_kind {
     DTP_COPY_KEEP_FIRST,
     /* tensor -> tensor: plain copy */
     DTP_COPY_WHOLE,
+    /* tensor -> staging: what member (i + shift) mod n of the group of `set`, the places of `axis`,
+     * wants of the input for its `range`, one element after the other; the rest is not set */
+    DTP_COPY_RANGE_OUT,
+    /* tensor, staging values -> tensor with `range` of `axis`: what this member has of it and what
+     * others have sent by permutes: by `shift`, or, of two, by +1 and -1 */
+    DTP_COPY_RANGE_IN,
     DTP_N_COPY_KINDS
 } dtp_copy_kind;
 
 /* "pack", "unpack", ... */
 const char *dtp_copy_name(dtp_copy_kind kind);
 
+/* RANGE_OUT, RANGE_IN. They cost what a plain copy of as many bytes does. */
+static inline bool dtp_copy_is_of_range(dtp_copy_kind kind)
+{
+    return kind == DTP_COPY_RANGE_OUT || kind == DTP_COPY_RANGE_IN;
+}
+
 typedef struct dtp_copy {
     dtp_copy_kind kind;
     int32_t axis;
     dtp_mesh_set set;
     double factor;
+    int32_t shift;          /* RANGE_OUT, RANGE_IN */
+    const dtp_range *range; /* the same; in the program's arena */
 } dtp_copy;
 
 typedef struct dtp_instr {
@@ -233,7 +256,9 @@ int32_t dtp_program_body(const dtp_program *p);
 /* The value whose buffer v lies in (v itself when it has its own). */
 dtp_value_id dtp_value_root(const dtp_program *p, dtp_value_id v);
 
-/* Local type (and offsets, may be NULL) of a value at a rank. */
+enum { DTP_ANY_RANK = -1 };
+/* Local type (and offsets, may be NULL) of a value at a rank; at DTP_ANY_RANK the largest that a
+ * rank has of each dim. */
 void dtp_value_local(const dtp_program *p, dtp_value_id v, int32_t rank, dtp_ttype *local,
                      int64_t offsets[DTP_MAX_RANK]);
 

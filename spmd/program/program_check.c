@@ -24,6 +24,7 @@
 #include "core/base/safe_int.h"
 #include "core/transform/stages.h"
 #include "spmd/program/program_check.h"
+#include "spmd/program/program_check_ranges.h"
 
 enum { ALIGNMENT = 64 };
 
@@ -102,7 +103,8 @@ static dtp_status check_type(const dtp_program *p, const dtp_value *v, dtp_err *
         return DTP_FAIL(err, DTP_INTERNAL, "no such type");
     }
     DTP_TRY(dtp_layout_check(&v->layout, &p->mesh, &v->type, err));
-    dtp_layout_local(&v->layout, &p->mesh, &v->type, 0, &local, NULL);
+    DTP_TRY(dtp_check__value_ranges(p, v, err));
+    dtp_value_local(p, (dtp_value_id)(v - p->values), DTP_ANY_RANK, &local, NULL);
     if (v->bytes != dtp_ttype_bytes(&local)) {
         return DTP_FAIL(err, DTP_INTERNAL, "%lld bytes, but its largest shard has %lld",
                         (long long)v->bytes, (long long)dtp_ttype_bytes(&local));

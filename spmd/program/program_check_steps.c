@@ -6,11 +6,7 @@
 #include "core/base/safe_int.h"
 #include "spmd/program/program_check.h"
 #include "core/graph/op_rules.h"
-
-bool dtp_check__is_flat(const dtp_value *v)
-{
-    return v->kind == DTP_VALUE_STAGING || v->kind == DTP_VALUE_WORKSPACE;
-}
+#include "spmd/program/program_check_ranges.h"
 
 /* ---- layouts of kernels ---- */
 
@@ -46,8 +42,9 @@ typedef struct cut {
 } cut;
 
 /* On every rank, a dim must be cut at the same places in all operands that have it, but those that
- * a rule of the op may leave whole. */
-static dtp_status check_pieces(const dtp_program *p, const dtp_instr *instr, dtp_err *err)
+ * a rule of the op may leave whole, or reads by a window. */
+static dtp_status check_pieces(const dtp_program *p, const dtp_instr *instr,
+                               const dtp_op_call *call, bool windows, dtp_err *err)
 {
     cut seen[2 * DTP_MAX_OP_DIMS];
     int32_t n = 0;
@@ -56,6 +53,8 @@ static dtp_status check_pieces(const dtp_program *p, const dtp_instr *instr, dtp
             &p->values[k < instr->n_in ? instr->in[k] : instr->out[k - instr->n_in]];
         for (int32_t a = 0; a < v->type.rank; a++) {
             cut c = {.dim = v->type.dims[a]};
+            const dtp_dim_role role = windows ? dtp_role_of(call, c.dim.id) : (dtp_dim_role){0};
+            const bool window = k < instr->n_in && dtp_role_window(&role, k) != NULL;
             for (int32_t m = 0; m < DTP_MAX_MESH_DIMS; m++) {
                 const dtp_placement *at = &v->layout.placement[m];
                 bool here = m < v->layout.n_mesh && at->kind == DTP_SHARD && at->axis == a;
@@ -71,8 +70,12 @@ static dtp_status check_pieces(const dtp_program *p, const dtp_instr *instr, dtp
             }
             if (at == n && n < 2 * DTP_MAX_OP_DIMS) {
                 seen[n++] = c;
+                seen[at].dim.size = window ? -1 : c.dim.size;
+            } else if (at < n && seen[at].dim.size < 0 &&
+                       memcmp(seen[at].order, c.order, sizeof c.order) == 0) {
+                seen[at].dim.size = window ? -1 : c.dim.size;
             } else if (at < n && (memcmp(seen[at].order, c.order, sizeof c.order) != 0 ||
-                                  (c.split && seen[at].dim.size != c.dim.size))) {
+                                  (c.split && !window && seen[at].dim.size != c.dim.size))) {
                 return DTP_FAIL(err, DTP_INTERNAL, "dim '%s' of '%s' is cut differently",
                                 dtp_dims_name(&p->dims, c.dim.id), v->name);
             }
@@ -140,8 +143,15 @@ static dtp_status check_kernel(const dtp_program *p, const dtp_instr *instr, dtp
                             p->mesh.names[m]);
         }
     }
+    bool windows = false;
+    for (int32_t r = 0; r < set.n; r++) {
+        windows = windows || set.rows[r].windows;
+    }
     const uint32_t free_pieces = DTP_OP_RENAMES | DTP_OP_OPAQUE;
-    return (instr->op->flags & free_pieces) != 0 ? DTP_OK : check_pieces(p, instr, err);
+    if ((instr->op->flags & free_pieces) == 0) {
+        DTP_TRY(check_pieces(p, instr, &call, windows, err));
+    }
+    return dtp_check__kernel_ranges(p, instr, &call, windows, err);
 }
 
 /* ---- layouts of copies and collectives ---- */
@@ -215,6 +225,9 @@ static int64_t part_elems(const dtp_program *p, const dtp_value *tensor, int32_t
 static dtp_status check_move(const dtp_program *p, const dtp_instr *instr, dtp_err *err)
 {
     const dtp_copy *move = &instr->move;
+    if (move->kind == DTP_COPY_RANGE_OUT || move->kind == DTP_COPY_RANGE_IN) {
+        return dtp_check__range_copy(p, instr, err);
+    }
     if (instr->n_in != 1 || instr->n_out != 1) {
         return DTP_FAIL(err, DTP_INTERNAL, "a move of %d values to %d", instr->n_in, instr->n_out);
     }
@@ -430,6 +443,9 @@ static dtp_status check_coll(const dtp_program *p, int32_t index, int32_t k, dtp
         return DTP_FAIL(err, DTP_INTERNAL, "its parts are strided, and target '%s' takes none",
                         p->target->name);
     }
+    if (c->kind == DTP_PERMUTE && dtp_check__is_flat(in)) {
+        return dtp_check__range_permute(p, index, err);
+    }
     if (c->kind == DTP_PERMUTE) {
         return permute_fits(p, instr)
                    ? DTP_OK
@@ -519,6 +535,7 @@ static dtp_status check_start(const dtp_program *p, int32_t index, dtp_err *err)
 dtp_status dtp_check__instr(const dtp_program *p, int32_t index, dtp_err *err)
 {
     const dtp_instr *instr = &p->instrs[index];
+    DTP_TRY(dtp_check__no_ranges(p, instr, err));
     switch (instr->kind) {
     case DTP_INSTR_KERNEL:
         return check_kernel(p, instr, err);

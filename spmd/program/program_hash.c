@@ -21,11 +21,22 @@ static uint64_t hash_type(uint64_t h, const dtp_ttype *t)
     return h;
 }
 
+/* Programs without ranges have the hashes that they had. */
+static uint64_t hash_range(uint64_t h, const dtp_range *r)
+{
+    h = dtp_hash_i64(dtp_hash_i64(h, r->of), r->window.stride);
+    h = dtp_hash_i64(dtp_hash_i64(h, r->window.per), r->window.before);
+    return dtp_hash_i64(h, r->window.after);
+}
+
 static uint64_t hash_value(uint64_t h, const dtp_value *v)
 {
     h = dtp_hash_i64(dtp_hash_i64(h, v->kind), v->tensor);
     h = hash_type(h, &v->type);
     h = dtp_hash_bytes(h, &v->layout, sizeof v->layout);
+    for (int32_t d = 0; d < v->type.rank && v->ranges != NULL; d++) {
+        h = hash_range(h, &v->ranges[d]);
+    }
     h = dtp_hash_i64(dtp_hash_i64(h, v->bytes), v->offset);
     h = dtp_hash_i64(h, v->parent);
     return dtp_hash_i64(dtp_hash_i64(h, v->keep), v->external);
@@ -71,7 +82,8 @@ static uint64_t hash_instr(uint64_t h, const dtp_instr *instr)
         return h;
     default:
         h = dtp_hash_i64(dtp_hash_i64(dtp_hash_i64(h, m->kind), m->axis), m->set);
-        return dtp_hash_double(h, m->factor);
+        h = dtp_hash_double(h, m->factor);
+        return m->range != NULL ? hash_range(dtp_hash_i64(h, m->shift), m->range) : h;
     }
 }
 

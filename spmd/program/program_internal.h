@@ -17,6 +17,8 @@ dtp_value dtp_program__value_init(const char *name, dtp_value_kind kind);
 /* Appends a value; `bytes` is computed from type and layout. */
 dtp_status dtp_program__add_value(dtp_program *p, const dtp_value *value, dtp_value_id *out,
                                   dtp_err *err) DTP_MUST_CHECK;
+/* The largest that a rank has of each dim of a value. */
+void dtp_program__largest(const dtp_program *p, const dtp_value *v, dtp_ttype *local);
 /* A flat staging buffer of parts * count elements. */
 dtp_status dtp_program__add_staging(dtp_program *p, const char *name, dtp_dtype dtype,
                                     int64_t parts, int64_t count, dtp_value_id *out,

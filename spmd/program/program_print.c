@@ -4,7 +4,8 @@
  *      %8:dw1[784,512]  1.200 us
  *   15 backward wait       all_reduce of 12
  *
- * Shapes are local ones, those of rank 0 (the largest). "external": in a buffer of the caller.
+ * Shapes are the largest local ones. "{h: 2/1-1+1 of 16}": of dim h the range that a window of
+ * stride 2/1 with margins 1 and 1 has for a piece of 16. "external": in a buffer of the caller.
  * "joined": in one launch with the kernel before it.
  */
 #include <inttypes.h>
@@ -36,12 +37,21 @@ static void print_value(const dtp_program *p, dtp_value_id id, dtp_strbuf *out)
     const dtp_value *v = &p->values[id];
     dtp_ttype local;
     char text[DTP_LAYOUT_TEXT_BYTES];
-    dtp_value_local(p, id, 0, &local, NULL);
+    dtp_value_local(p, id, DTP_ANY_RANK, &local, NULL);
     bool flat = v->kind == DTP_VALUE_STAGING || v->kind == DTP_VALUE_WORKSPACE;
     dtp_strbuf_addf(out, " %%%d:%.*s", id, (int)strcspn(v->name, "@"), v->name);
     if (!flat && !is_replicated(&v->layout)) {
         dtp_layout_print(&v->layout, &p->mesh, &v->type, &p->dims, text);
         dtp_strbuf_addf(out, "@(%s)", text);
+    }
+    for (int32_t i = 0; i < v->type.rank && v->ranges != NULL; i++) {
+        const dtp_range *r = &v->ranges[i];
+        if (r->of > 0) {
+            dtp_strbuf_addf(out,
+                            "{%s: %" PRId64 "/%" PRId64 "-%" PRId64 "+%" PRId64 " of %" PRId64 "}",
+                            dtp_dims_name(&p->dims, v->type.dims[i].id), r->window.stride,
+                            r->window.per, r->window.before, r->window.after, r->of);
+        }
     }
     dtp_strbuf_add(out, "[");
     for (int32_t i = 0; i < local.rank; i++) {
@@ -119,6 +129,9 @@ static void print_instr(const dtp_program *p, int32_t i, dtp_strbuf *out)
         }
         if (instr->move.kind == DTP_COPY_SCALE) {
             dtp_strbuf_addf(out, " by %g", instr->move.factor);
+        }
+        if (instr->move.shift != 0) {
+            dtp_strbuf_addf(out, " (%+d)", instr->move.shift);
         }
         break;
     }

@@ -146,6 +146,15 @@ void dtp_conv_plan_make(const dtp_op_call *call, dtp_conv_plan *p)
     }
 }
 
+void dtp_conv_plan_bind(const dtp_kernel_args *args, dtp_conv_plan *p)
+{
+    const dtp_conv_form f = dtp_conv_form_here(args);
+    dtp_conv_plan_make(args->call, p);
+    for (int32_t i = 0; i < f.n; i++) {
+        p->axis[DTP_CONV_AXES - f.n + i].before = f.axis[i].before;
+    }
+}
+
 int64_t dtp_cpu_conv_workspace(const dtp_op_call *call)
 {
     dtp_conv_plan p;

@@ -46,8 +46,10 @@ typedef struct dtp_conv_plan {
     int64_t elems[3]; /* f32 in the workspace: W, the wide result, the tiles of a set */
 } dtp_conv_plan;
 
-/* `call` with local types; spatial dims are whole. */
+/* `call` with local types. `before` of the axes is right for kernels alone, which know where their
+ * operands lie in the whole tensors. */
 void dtp_conv_plan_make(const dtp_op_call *call, dtp_conv_plan *plan);
+void dtp_conv_plan_bind(const dtp_kernel_args *args, dtp_conv_plan *plan);
 /* Offset of element `index` of a run in a tensor. */
 int64_t dtp_conv_offset(const dtp_conv_run *run, dtp_conv_part part, int64_t index);
 

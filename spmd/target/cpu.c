@@ -41,6 +41,7 @@ const dtp_target dtp_target_cpu = {.name = "cpu",
                                    .ops = cpu_ops,
                                    .floats = FLOATS,
                                    .strided = true,
+                                   .margins = true,
                                    .asynchronous = true,
                                    .deterministic = true};
 
@@ -49,6 +50,7 @@ const dtp_target dtp_target_cpu_packed = {.name = "cpu_packed",
                                           .backends = cpu_backends,
                                           .ops = cpu_ops,
                                           .floats = FLOATS,
+                                          .margins = true,
                                           .asynchronous = true,
                                           .deterministic = true};
 
@@ -58,5 +60,6 @@ const dtp_target dtp_target_ref = {.name = "ref",
                                    .ops = no_ops,
                                    .floats = FLOATS | 1U << DTP_F64,
                                    .strided = true,
+                                   .margins = true,
                                    .asynchronous = true,
                                    .deterministic = true};

@@ -38,6 +38,8 @@ typedef struct dtp_target {
                           into staging buffers, and out of them */
     bool direct;     /* a redistribution takes one collective for each mesh dim, with copies around
                           it; else the cheapest steps, detours over other tensor dims among them */
+    bool margins;    /* margins of operands that an op reads by windows can be sent; else no plan is
+                        found that would */
     bool asynchronous;  /* collectives go on beside kernels, where the machine overlaps them */
     uint32_t fuse;      /* set of DTP_FUSE_* */
     int32_t join;       /* so many updates of parameters that stand one after the other run in one

@@ -257,8 +257,8 @@ static bool can_split(const dtp_op_call *call, const dtp_sharding_rule *row, int
     return row->linear || dtp_renaming_fits(call, row, n);
 }
 
-/* Parts that rename the split dim or pass pieces round need the lowering: the rule verifier
- * (executor/rule_verify) runs them. */
+/* Parts that rename the split dim or pass pieces round, and margins, need the lowering: the rule
+ * verifier (executor/rule_verify) runs them. */
 static bool runs_node_by_node(const dtp_case_graph *cg)
 {
     for (dtp_node_id id = cg->node + 1; id < cg->g->n_nodes; id++) {
@@ -288,7 +288,7 @@ static void check_row(const dtp_op_case *c, target *t, const eval *whole, int32_
     if (row->internal && call.op->decompose != NULL) {
         assert_int_equal(call.op->decompose(cg.g, &call, node.in, outs, NULL), DTP_OK);
     }
-    if (!can_split(&call, row, n) || (row->internal && call.op->rotates != NULL) ||
+    if (!can_split(&call, row, n) || row->windows || (row->internal && call.op->rotates != NULL) ||
         !runs_node_by_node(&cg)) {
         dtp_case_free(&cg);
         return;

@@ -80,6 +80,14 @@ static const tensor_case CASES[] = {
      .microbatches = 2},
 };
 
+/* Convolutions and pools: operands are read by windows, with larger kernels by gathers. */
+#define TENSOR_CONVS "../tests/run/convs.json"
+static const tensor_case CONVS[] = {
+    {.model = TENSOR_CONVS, .mesh = "x:2;y:2"},
+    {.model = TENSOR_CONVS, .mesh = "x:4", .microbatches = 2},
+    {.model = TENSOR_CONVS, .mesh = "x:4", .dims = "kh=7 kw=5"},
+};
+
 enum { N_CASES = sizeof CASES / sizeof CASES[0], PER_CASE = 30 };
 
 typedef struct tally {
@@ -196,6 +204,12 @@ static void test_tensor_problem__selections_cost_what_their_programs_cost(void *
         check_case(&packed, false);
         check_case(&fused, true);
     }
+    for (size_t i = 0; i < sizeof CONVS / sizeof CONVS[0]; i++) {
+        tensor_case other = CONVS[i];
+        other.target = i % 2 == 0 ? &dtp_target_cuda : &dtp_target_torch;
+        check_case(&CONVS[i], i > 0);
+        check_case(&other, i == 0);
+    }
     check_case(&(tensor_case){.model = RELABEL, .mesh = "x:2;y:2", .dims = NULL}, false);
     check_case(&(tensor_case){.model = KEPT, .mesh = "x:2;y:2", .dims = NULL}, false);
     check_case(&(tensor_case){.model = KEPT, .mesh = "x:4", .precision = "f16"}, false);
@@ -217,6 +231,7 @@ static void test_tensor_problem__uneven_selections_cost_what_their_programs_cost
         {.model = TENSOR_MLP, .mesh = "x:4", .dims = mlp},
         {.model = TENSOR_MLP, .mesh = "x:2;y:2", .dims = mlp},
         {.model = TENSOR_MLP, .mesh = "x:2", .dims = mlp, .microbatches = 2},
+        {.model = TENSOR_CONVS, .mesh = "x:3", .dims = "h=13 w=7 c=4 batch=3"},
         {.model = TENSOR_GPT, .mesh = "x:2", .dims = gpt},
         {.model = TENSOR_GPT, .mesh = "x:3", .dims = TENSOR_GPT_DIMS},
         {.model = TENSOR_GPT, .mesh = "x:2;y:2", .dims = gpt, .remat = true, .microbatches = 2}};

@@ -428,6 +428,56 @@ static void test_units__have_four_digits(void **state)
     assert_string_equal(dtp_bytes_more(-2048).text, "-2.000 KiB");
 }
 
+/* Rows of images are no replicas. */
+static void test_words__know_convolutions(void **state)
+{
+    static const char *const WORDS[] = {"split over h\n", "data parallel over batch\n"};
+    const tensor_case c = {.model = "../tests/run/convs.json", .mesh = "x:2;y:2"};
+    tensor_fixture f;
+    dtp_layout_rules rules;
+    dtp_sharding s;
+    (void)state;
+    tensor_fixture_create(&c, &f);
+    dtp_arena *arena = dtp_arena_create();
+    assert_int_equal(
+        dtp_layout_rules_parse("h:x;batch:y", &f.pricer.mesh, &f.graph->dims, arena, &rules, NULL),
+        DTP_OK);
+    assert_int_equal(
+        dtp_sharding_from_rules(f.graph, &f.pricer.mesh, &rules, false, arena, &s, NULL), DTP_OK);
+    for (int32_t m = 0; m < 2; m++) {
+        dtp_words_dim words;
+        dtp_strbuf text = {0};
+        assert_int_equal(dtp_words_dim_of(f.graph, &s, m, &words, NULL), DTP_OK);
+        dtp_words_dim_print(f.graph, &words, &text);
+        if (strstr(dtp_strbuf_text(&text), WORDS[m]) == NULL) {
+            fail_msg("mesh dim %d: '%s'", m, dtp_strbuf_text(&text));
+        }
+        dtp_strbuf_free(&text);
+    }
+    dtp_arena_destroy(arena);
+    tensor_fixture_destroy(&f);
+}
+
+/* Four devices with one large image split it, without pins; its margins are sent. */
+static void test_words__one_image_on_several_devices(void **state)
+{
+    const tensor_case c = {.model = "../tests/run/convs.json",
+                           .mesh = "x:4",
+                           .dims = "batch=1 h=2048 w=2048 c=64 d=64",
+                           .machine = "h100_64.json",
+                           .target = &dtp_target_cuda};
+    tensor_fixture f;
+    (void)state;
+    tensor_fixture_create(&c, &f);
+    const dtp_plan_request request = tensor_fixture_request(&f);
+    dtp_plan_result r = tensor_fixture_plan(&f, &request);
+    assert_non_null(r.plan);
+    assert_true(r.plan->predicted.collectives[DTP_PERMUTE].count > 10);
+    assert_true(r.plan->predicted.collectives[DTP_ALL_GATHER].count == 0);
+    dtp_plan_result_free(&r);
+    tensor_fixture_destroy(&f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -435,6 +485,8 @@ int main(void)
         cmocka_unit_test(test_words__name_the_parallelism),
         cmocka_unit_test(test_words__say_what_is_exposed_by_kind),
         cmocka_unit_test(test_words__tell_attention_by_heads_from_attention_by_queries),
+        cmocka_unit_test(test_words__know_convolutions),
+        cmocka_unit_test(test_words__one_image_on_several_devices),
         cmocka_unit_test(test_words__say_what_rivals_take_more_and_in_what),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

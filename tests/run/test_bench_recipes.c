@@ -113,7 +113,7 @@ static void test_bench__ranks_agree_on_every_sample(void **state)
     if (dtp_comm_sim_run(&mesh, small_bench, &s, &err) != DTP_OK) {
         fail_msg("%s", err.msg);
     }
-    assert_int_equal(s.kinds[DTP_SAMPLE_MOVE], DTP_N_COPY_KINDS * 4);
+    assert_int_equal(s.kinds[DTP_SAMPLE_MOVE], DTP_COPY_RANGE_OUT * 4);
     assert_true(s.kinds[DTP_SAMPLE_COLL] >= DTP_N_COLLS * 5);
     assert_true(s.times[0] > 0.0);
     assert_true(!(s.times[0] < s.times[1]) && !(s.times[0] > s.times[1]));

@@ -34,6 +34,7 @@ static const plan_model MODELS[] = {
     {.file = "models/bert_large.json", .dims = SMALL_BERT},
     {.file = "models/vit_b16.json", .dims = SMALL_VIT},
     {.file = "tests/run/imported.json"},
+    {.file = "tests/run/convs.json"},
     {.file = "models/mixtral_8x7b.json",
      .dims = "batch=4 layers=4 length=32 vocab=128 kv_heads=2 group=2 d_head=16 d_ff=96 experts=8 "
              "capacity=10"},

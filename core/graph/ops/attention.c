@@ -295,7 +295,7 @@ static dtp_status infer_merge(const dtp_op_call *call, bool has_out, dtp_ttype *
 static dtp_dim_role role_attention(const dtp_op_call *call, dtp_dim_id d)
 {
     const dtp_attention_dims a = dtp_attention_dims_of(call);
-    dtp_dim_role role = {DTP_ROLE_PARALLEL, DTP_REDUCE_SUM};
+    dtp_dim_role role = {.role = DTP_ROLE_PARALLEL, .op = DTP_REDUCE_SUM};
     if (d == a.key || d == a.feature || d == a.value) {
         const bool self = d == a.key && a.key == a.query && !a.packed;
         role.role = self ? DTP_ROLE_INTERNAL : DTP_ROLE_WHOLE;

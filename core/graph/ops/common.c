@@ -228,5 +228,5 @@ dtp_status dtp_op__emit_mask(dtp_vjp *v, const char *cmp, dtp_tensor_id a, dtp_t
 dtp_dim_role dtp_op__role_along(const dtp_op_call *call, dtp_dim_id d)
 {
     const bool along = d == dtp_call_dim(call, "dim");
-    return (dtp_dim_role){along ? DTP_ROLE_WHOLE : DTP_ROLE_PARALLEL, DTP_REDUCE_SUM};
+    return (dtp_dim_role){.role = along ? DTP_ROLE_WHOLE : DTP_ROLE_PARALLEL, .op = DTP_REDUCE_SUM};
 }

@@ -64,6 +64,27 @@ dtp_status dtp_window_reach(const dtp_window *w, int64_t places, int64_t *in, dt
     return DTP_OK;
 }
 
+static int64_t reach_of(const dtp_conv_axis *a)
+{
+    return (a->size - 1) * a->dilation;
+}
+
+dtp_dim_window dtp_window_of_x(const dtp_conv_axis *a)
+{
+    return (dtp_dim_window){a->stride, 1, a->before, reach_of(a) - a->before};
+}
+
+dtp_dim_window dtp_window_of_places(const dtp_conv_axis *a)
+{
+    return (dtp_dim_window){1, a->stride, reach_of(a) - a->before, a->before};
+}
+
+int64_t dtp_window_before(const dtp_conv_axis *a, const dtp_view *x, const dtp_view *places)
+{
+    return a->before + x->offset[dtp_ttype_find(&x->local, a->spatial)] -
+           places->offset[dtp_ttype_find(&places->local, a->spatial)] * a->stride;
+}
+
 /* ---- the form of a call ---- */
 
 /* Which tensor each operand and the result are; sizes of axes are not set. The row says by which
@@ -94,12 +115,13 @@ static dtp_conv_form parts_of(const dtp_op_call *call, const dtp_ttype *out)
 static dtp_window window_of(const dtp_op_call *call, const dtp_conv_form *f, int32_t i,
                             int64_t size)
 {
-    return (dtp_window){.dim = dtp_dims_name(call->dims, f->axis[i].spatial),
-                        .size = size,
-                        .stride = f->axis[i].stride,
-                        .dilation = f->axis[i].dilation,
-                        .padding = {f->axis[i].before, dtp_call_entry(call, "after", i)},
-                        .same = dtp_call_int(call, "padding") != 0};
+    return (dtp_window){
+        .dim = dtp_dims_name(call->dims, f->axis[i].spatial),
+        .size = size,
+        .stride = f->axis[i].stride,
+        .dilation = f->axis[i].dilation,
+        .padding = {dtp_call_entry(call, "before", i), dtp_call_entry(call, "after", i)},
+        .same = dtp_call_int(call, "padding") != 0};
 }
 
 dtp_conv_form dtp_conv_form_of(const dtp_op_call *call)
@@ -113,6 +135,27 @@ dtp_conv_form dtp_conv_form_of(const dtp_op_call *call)
         dtp_window w = window_of(call, &f, i, a->size);
         int64_t places;
         a->before = dtp_window_places(&w, a->in, &places, NULL) == DTP_OK ? w.padding[0] : 0;
+    }
+    return f;
+}
+
+dtp_conv_form dtp_conv_form_here(const dtp_kernel_args *args)
+{
+    dtp_conv_form f = dtp_conv_form_of(args->call);
+    const dtp_view *view[DTP_CONV_PARTS];
+    for (int32_t p = 0; p < DTP_CONV_PARTS; p++) {
+        view[p] = f.at[p] < 0 ? &args->out[0] : &args->in[f.at[p]];
+    }
+    for (int32_t i = 0; i < f.n; i++) {
+        dtp_conv_axis *a = &f.axis[i];
+        const dtp_view *x = view[DTP_CONV_X];
+        dtp_window w = window_of(args->call, &f, i, a->size);
+        int64_t places;
+        if (dtp_window_places(&w, x->global[dtp_ttype_find(&x->local, a->spatial)], &places,
+                              NULL) == DTP_OK) {
+            a->before = w.padding[0];
+        }
+        a->before = dtp_window_before(a, x, view[DTP_CONV_Y]);
     }
     return f;
 }
@@ -296,11 +339,9 @@ static dtp_status infer_transpose(const dtp_op_call *call, bool has_out, dtp_tty
         const int64_t places = dtp_ttype_size(&call->in[0], f.axis[i].spatial);
         const int32_t at = has_out ? dtp_ttype_find(out, f.axis[i].spatial) : -1;
         dtp_window w = window_of(call, &f, i, dtp_ttype_size(&call->in[1], f.axis[i].kernel));
-        DTP_TRY(dtp_window_reach(&w, places, &size[i], err));
-        if (at >= 0 && out->dims[at].size != size[i]) {
-            size[i] = out->dims[at].size;
-            DTP_TRY(check_places(&w, size[i], places, err));
-        }
+        size[i] = at >= 0 ? out->dims[at].size : 0;
+        DTP_TRY(at >= 0 ? check_places(&w, size[i], places, err)
+                        : dtp_window_reach(&w, places, &size[i], err));
     }
     DTP_TRY(result_dims(call, &f, size, &want, err));
     return dtp_op__set_out(call, has_out, &want, out, err);
@@ -357,16 +398,21 @@ static dtp_status infer_weight(const dtp_op_call *call, bool has_out, dtp_ttype 
 
 /* ---- rules and work ---- */
 
-/* What splitting a dim means. Spatial dims are whole: a piece of y needs a range of x that is no
- * piece of it. */
+/* What splitting a dim means. A piece of the result needs a range of the operand with the spatial
+ * dim; the kernel a range of x for a piece of y, over which it is summed. */
 static dtp_dim_role role_conv(const dtp_op_call *call, dtp_dim_id d)
 {
-    const dtp_conv_form f = parts_of(call, &call->out[0]);
-    if (dtp_conv_has_window(&f, d)) {
-        return (dtp_dim_role){DTP_ROLE_WHOLE, DTP_REDUCE_SUM};
-    }
+    const dtp_conv_form f = dtp_conv_form_of(call);
     const bool kept = dtp_ttype_find(&call->out[0], d) >= 0;
-    return (dtp_dim_role){kept ? DTP_ROLE_PARALLEL : DTP_ROLE_REDUCED, DTP_REDUCE_SUM};
+    dtp_dim_role role = {.role = kept ? DTP_ROLE_PARALLEL : DTP_ROLE_REDUCED, .op = DTP_REDUCE_SUM};
+    for (int32_t i = 0; i < f.n; i++) {
+        const dtp_conv_axis *a = &f.axis[i];
+        role.role = a->kernel == d ? DTP_ROLE_WHOLE : role.role;
+        if (a->spatial == d) {
+            role.window[0] = f.at[DTP_CONV_X] < 0 ? dtp_window_of_places(a) : dtp_window_of_x(a);
+        }
+    }
+    return role;
 }
 
 /* Matrices: conv out x (in kernel) x (batch places); conv_transpose (in kernel) x out x (batch

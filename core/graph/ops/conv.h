@@ -29,8 +29,11 @@ typedef struct dtp_conv_form {
     dtp_conv_axis axis[DTP_CONV_AXES];
 } dtp_conv_form;
 
-/* Of a call that inference took, with whole spatial dims. */
+/* Of a call that inference took, with whole spatial dims; of one with local types only `before` is
+ * not right. */
 dtp_conv_form dtp_conv_form_of(const dtp_op_call *call);
+/* Of what a rank runs: `before` counts from the elements of x and y that the views have. */
+dtp_conv_form dtp_conv_form_here(const dtp_kernel_args *args);
 /* Is it a spatial dim or one of the kernel? */
 bool dtp_conv_has_window(const dtp_conv_form *form, dtp_dim_id d);
 
@@ -45,6 +48,11 @@ typedef struct dtp_window {
 } dtp_window;
 dtp_status dtp_window_places(dtp_window *window, int64_t in, int64_t *places,
                              dtp_err *err) DTP_MUST_CHECK;
+/* What a piece of the places reads of x, what a piece of x has of places whose windows it is in. */
+dtp_dim_window dtp_window_of_x(const dtp_conv_axis *axis);
+dtp_dim_window dtp_window_of_places(const dtp_conv_axis *axis);
+/* `before` of an axis of the whole tensors, for views that have parts of x and of the places. */
+int64_t dtp_window_before(const dtp_conv_axis *axis, const dtp_view *x, const dtp_view *places);
 /* Elements of which a window with these places takes all: the size of x in a transposed
  * convolution that does not say it. */
 dtp_status dtp_window_reach(const dtp_window *window, int64_t places, int64_t *in,

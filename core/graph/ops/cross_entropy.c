@@ -202,20 +202,22 @@ static dtp_status infer_finish(const dtp_op_call *call, bool has_out, dtp_ttype 
 static dtp_dim_role row_role(const dtp_op_call *call)
 {
     bool kept = dtp_call_int(call, "reduce") == DTP_LOSS_NONE;
-    return (dtp_dim_role){kept ? DTP_ROLE_PARALLEL : DTP_ROLE_REDUCED, DTP_REDUCE_SUM};
+    return (dtp_dim_role){.role = kept ? DTP_ROLE_PARALLEL : DTP_ROLE_REDUCED,
+                          .op = DTP_REDUCE_SUM};
 }
 
 static dtp_dim_role role_cross_entropy(const dtp_op_call *call, dtp_dim_id d)
 {
     bool internal = dtp_rows__is_over(call, d) || weighted_mean(call, call->n_in > 2);
-    return internal ? (dtp_dim_role){DTP_ROLE_INTERNAL, DTP_REDUCE_SUM} : row_role(call);
+    return internal ? (dtp_dim_role){.role = DTP_ROLE_INTERNAL, .op = DTP_REDUCE_SUM}
+                    : row_role(call);
 }
 
 /* The labels' rows are summed into the total. */
 static dtp_dim_role role_weight(const dtp_op_call *call, dtp_dim_id d)
 {
     bool row = dtp_ttype_find(&call->in[0], d) >= 0;
-    return (dtp_dim_role){row ? DTP_ROLE_REDUCED : DTP_ROLE_PARALLEL, DTP_REDUCE_SUM};
+    return (dtp_dim_role){.role = row ? DTP_ROLE_REDUCED : DTP_ROLE_PARALLEL, .op = DTP_REDUCE_SUM};
 }
 
 /* A row for every dim by its role; the class weights stay whole. */
@@ -361,13 +363,13 @@ static dtp_status infer_linear_grad(const dtp_op_call *call, bool has_out, dtp_t
 static dtp_dim_role role_linear(const dtp_op_call *call, dtp_dim_id d)
 {
     const bool row = dtp_ttype_find(&call->in[2], d) >= 0;
-    return row ? row_role(call) : (dtp_dim_role){DTP_ROLE_WHOLE, DTP_REDUCE_SUM};
+    return row ? row_role(call) : (dtp_dim_role){.role = DTP_ROLE_WHOLE, .op = DTP_REDUCE_SUM};
 }
 
 static dtp_dim_role role_linear_grad(const dtp_op_call *call, dtp_dim_id d)
 {
     const bool row = dtp_ttype_find(&call->in[2], d) >= 0;
-    return (dtp_dim_role){row ? DTP_ROLE_REDUCED : DTP_ROLE_WHOLE, DTP_REDUCE_SUM};
+    return (dtp_dim_role){.role = row ? DTP_ROLE_REDUCED : DTP_ROLE_WHOLE, .op = DTP_REDUCE_SUM};
 }
 
 /* The products, one or, with gradients, three, and the logits that go through memory: written and

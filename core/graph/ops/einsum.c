@@ -110,7 +110,8 @@ static dtp_status infer_einsum(const dtp_op_call *call, bool has_out, dtp_ttype 
 static dtp_dim_role role_einsum(const dtp_op_call *call, dtp_dim_id d)
 {
     const bool kept = dtp_ttype_find(&call->out[0], d) >= 0;
-    return (dtp_dim_role){kept ? DTP_ROLE_PARALLEL : DTP_ROLE_REDUCED, DTP_REDUCE_SUM};
+    return (dtp_dim_role){.role = kept ? DTP_ROLE_PARALLEL : DTP_ROLE_REDUCED,
+                          .op = DTP_REDUCE_SUM};
 }
 
 /* A product of two tensors with a sum is a GEMM. Matrix sizes are those of the one with the most

@@ -111,10 +111,10 @@ static dtp_dim_role role_product(const dtp_op_call *call, dtp_dim_id d)
     const bool kept = dtp_ttype_find(&call->out[0], d) >= 0;
     const bool summed = dtp_fused_product_kind_of(call->op) == DTP_FUSED_PRODUCT_SUM &&
                         dtp_ttype_find(&call->out[1], d) < 0;
-    return (dtp_dim_role){!kept    ? DTP_ROLE_WHOLE
-                          : summed ? DTP_ROLE_REDUCED
-                                   : DTP_ROLE_PARALLEL,
-                          DTP_REDUCE_SUM};
+    return (dtp_dim_role){.role = !kept    ? DTP_ROLE_WHOLE
+                                  : summed ? DTP_ROLE_REDUCED
+                                           : DTP_ROLE_PARALLEL,
+                          .op = DTP_REDUCE_SUM};
 }
 
 static dtp_dim_role role_operand_sum(const dtp_op_call *call, dtp_dim_id d)

@@ -154,7 +154,7 @@ static dtp_status infer_scatter(const dtp_op_call *call, bool has_out, dtp_ttype
 
 static dtp_dim_role role_scatter(const dtp_op_call *call, dtp_dim_id d)
 {
-    dtp_dim_role role = {DTP_ROLE_PARALLEL, DTP_REDUCE_SUM};
+    dtp_dim_role role = {.role = DTP_ROLE_PARALLEL, .op = DTP_REDUCE_SUM};
     if (is_along(call, d)) {
         role.role = d == dtp_call_dim(call, "over") ? DTP_ROLE_WHOLE : DTP_ROLE_REDUCED;
     }
@@ -262,7 +262,8 @@ static dtp_status infer_grad(const dtp_op_call *call, bool has_out, dtp_ttype *o
 static dtp_dim_role role_grad(const dtp_op_call *call, dtp_dim_id d)
 {
     bool summed = dtp_ttype_find(&call->in[0], d) >= 0;
-    return (dtp_dim_role){summed ? DTP_ROLE_REDUCED : DTP_ROLE_PARALLEL, DTP_REDUCE_SUM};
+    return (dtp_dim_role){.role = summed ? DTP_ROLE_REDUCED : DTP_ROLE_PARALLEL,
+                          .op = DTP_REDUCE_SUM};
 }
 
 /* Clears the table, then adds one row per id to it. */

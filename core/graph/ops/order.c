@@ -37,7 +37,8 @@ static dtp_status infer_arg_first(const dtp_op_call *call, bool has_out, dtp_tty
 static dtp_dim_role role_first(const dtp_op_call *call, dtp_dim_id d)
 {
     const bool over = dtp_rows__is_over(call, d);
-    return (dtp_dim_role){over ? DTP_ROLE_REDUCED : DTP_ROLE_PARALLEL, DTP_REDUCE_MIN};
+    return (dtp_dim_role){.role = over ? DTP_ROLE_REDUCED : DTP_ROLE_PARALLEL,
+                          .op = DTP_REDUCE_MIN};
 }
 
 /* `user` of the row is the kind of the extremum. */

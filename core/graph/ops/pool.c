@@ -37,6 +37,26 @@ dtp_pool_form dtp_pool_form_of(const dtp_op_call *call)
     return f;
 }
 
+dtp_pool_form dtp_pool_form_here(const dtp_kernel_args *args)
+{
+    dtp_pool_form f = dtp_pool_form_of(args->call);
+    const dtp_view *x = &args->in[0], *out = &args->out[0];
+    const dtp_view *y = args->call->n_in == 2 ? &args->in[1] : out;
+    for (int32_t i = 0; i < f.n; i++) {
+        dtp_conv_axis *a = &f.axis[i];
+        const int32_t at = dtp_ttype_find(&x->local, a->spatial);
+        dtp_window w = window_of(args->call, i);
+        int64_t places;
+        a->before =
+            dtp_window_places(&w, x->global[at], &places, NULL) == DTP_OK ? w.padding[0] : 0;
+        a->before = dtp_window_before(a, x, y);
+        a->out = dtp_ttype_size(&y->local, a->spatial);
+        f.kept[i] = dtp_ttype_size(&out->local, a->spatial);
+        f.first[i] = out->offset[dtp_ttype_find(&out->local, a->spatial)] - x->offset[at];
+    }
+    return f;
+}
+
 /* The type of y. */
 static dtp_status places_of(const dtp_op_call *call, dtp_ttype *y, dtp_err *err)
 {
@@ -100,15 +120,22 @@ static dtp_status infer_pool_grad(const dtp_op_call *call, bool has_out, dtp_tty
     return dtp_op__set_out(call, has_out, &call->in[0], out, err);
 }
 
-/* Spatial dims are whole, as those of a convolution. */
+/* A piece of dx needs the places whose windows it is in, and all that these windows have. */
 static dtp_dim_role role_pool(const dtp_op_call *call, dtp_dim_id d)
 {
-    const dtp_attr *spatial = dtp_call_attr(call, "spatial");
-    bool whole = false;
-    for (int32_t i = 0; i < spatial->n; i++) {
-        whole = whole || spatial->ids[i] == d;
+    dtp_dim_role role = {.role = DTP_ROLE_PARALLEL, .op = DTP_REDUCE_SUM};
+    const dtp_pool_form f = dtp_pool_form_of(call);
+    for (int32_t i = 0; i < f.n; i++) {
+        const dtp_conv_axis *a = &f.axis[i];
+        const int64_t reach = (a->size - 1) * a->dilation;
+        if (a->spatial == d && call->n_in == 2) {
+            role.window[0] = (dtp_dim_window){1, 1, reach, reach};
+            role.window[1] = dtp_window_of_places(a);
+        } else if (a->spatial == d) {
+            role.window[0] = dtp_window_of_x(a);
+        }
     }
-    return (dtp_dim_role){whole ? DTP_ROLE_WHOLE : DTP_ROLE_PARALLEL, DTP_REDUCE_SUM};
+    return role;
 }
 
 static void work_pool(const dtp_op_call *call, dtp_work *out)

@@ -46,9 +46,9 @@ static dtp_dim_role role_reduce(const dtp_op_call *call, dtp_dim_id d)
     static const dtp_reduce_op ops[] = {DTP_REDUCE_SUM, DTP_REDUCE_SUM, DTP_REDUCE_MAX,
                                         DTP_REDUCE_MIN, DTP_REDUCE_PROD};
     if (!dtp_rows__is_over(call, d)) {
-        return (dtp_dim_role){DTP_ROLE_PARALLEL, DTP_REDUCE_SUM};
+        return (dtp_dim_role){.role = DTP_ROLE_PARALLEL, .op = DTP_REDUCE_SUM};
     }
-    return (dtp_dim_role){DTP_ROLE_REDUCED, ops[dtp_call_int(call, "kind")]};
+    return (dtp_dim_role){.role = DTP_ROLE_REDUCED, .op = ops[dtp_call_int(call, "kind")]};
 }
 
 /* Rows by role; sums and means also pass partial sums through. */

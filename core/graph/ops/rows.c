@@ -147,7 +147,7 @@ dtp_status dtp_rows__set_out(const dtp_op_call *call, bool has_out, const dtp_tt
 
 static dtp_dim_role role_with(const dtp_op_call *call, dtp_dim_id d, dtp_role over)
 {
-    dtp_dim_role role = {DTP_ROLE_PARALLEL, DTP_REDUCE_SUM};
+    dtp_dim_role role = {.role = DTP_ROLE_PARALLEL, .op = DTP_REDUCE_SUM};
     if (dtp_rows__is_over(call, d)) {
         role.role = over;
     } else if (strcmp(dtp_dims_name(call->dims, d), DTP_STAT_DIM) == 0) {
@@ -174,7 +174,7 @@ dtp_dim_role dtp_rows__role_parallel(const dtp_op_call *call, dtp_dim_id d)
 dtp_dim_role dtp_rows__role_whole(const dtp_op_call *call, dtp_dim_id d)
 {
     const bool over = dtp_rows__is_over(call, d);
-    return (dtp_dim_role){over ? DTP_ROLE_WHOLE : DTP_ROLE_PARALLEL, DTP_REDUCE_SUM};
+    return (dtp_dim_role){.role = over ? DTP_ROLE_WHOLE : DTP_ROLE_PARALLEL, .op = DTP_REDUCE_SUM};
 }
 
 void dtp_rows__work(const dtp_op_call *call, double flops, dtp_work *out)

@@ -205,7 +205,7 @@ static dtp_status infer_rope(const dtp_op_call *call, bool has_out, dtp_ttype *o
 static dtp_dim_role role_rope(const dtp_op_call *call, dtp_dim_id d)
 {
     bool whole = d == dtp_call_dim(call, "feature");
-    return (dtp_dim_role){whole ? DTP_ROLE_WHOLE : DTP_ROLE_PARALLEL, DTP_REDUCE_SUM};
+    return (dtp_dim_role){.role = whole ? DTP_ROLE_WHOLE : DTP_ROLE_PARALLEL, .op = DTP_REDUCE_SUM};
 }
 
 const dtp_op_def dtp_ops_sequence[] = {

@@ -299,7 +299,8 @@ static dtp_status infer_reorder(const dtp_op_call *call, bool has_out, dtp_ttype
 static dtp_dim_role role_roll(const dtp_op_call *call, dtp_dim_id d)
 {
     const bool along = d == dtp_call_dim(call, "dim");
-    return (dtp_dim_role){along ? DTP_ROLE_INTERNAL : DTP_ROLE_PARALLEL, DTP_REDUCE_SUM};
+    return (dtp_dim_role){.role = along ? DTP_ROLE_INTERNAL : DTP_ROLE_PARALLEL,
+                          .op = DTP_REDUCE_SUM};
 }
 
 /* A shift by whole pieces. */

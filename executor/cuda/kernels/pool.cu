@@ -64,9 +64,10 @@ static __global__ void pool_grad_kernel(dtp_cuda_pool_form pool, void *dx, const
         int64_t rest = i % pool.elems, p[DTP_CUDA_POOL_AXES], off[3];
         dtp_offsets(pool.rows, i / pool.elems, off);
         for (int k = DTP_CUDA_POOL_AXES - 1; k >= 0; k--) {
-            p[k] = rest % pool.axis[k].in;
-            rest /= pool.axis[k].in;
+            p[k] = rest % pool.axis[k].kept;
+            rest /= pool.axis[k].kept;
             off[0] += p[k] * pool.axis[k].step[0];
+            p[k] += pool.axis[k].first;
         }
         float sum = 0.0f;
         for (int64_t tap = 0; tap < pool.taps; tap++) {

@@ -15,7 +15,8 @@ enum { DTP_CUDA_POOL_AXES = 3 };
 
 typedef struct dtp_cuda_pool_axis {
     int64_t in, size, out, stride, dilation, before;
-    int64_t step[3]; /* of the result, x, dy */
+    int64_t kept, first; /* elements of dx, and where they begin in x */
+    int64_t step[3];     /* of the result, x, dy */
 } dtp_cuda_pool_axis;
 
 /* Views of the rows: the result (y or dx), x, and of the gradient dy. */

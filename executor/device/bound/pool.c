@@ -5,7 +5,7 @@
 
 void dtp_bind_pool(const dtp_kernel_args *args, dtp_bound_pool *out)
 {
-    const dtp_pool_form f = dtp_pool_form_of(args->call);
+    const dtp_pool_form f = dtp_pool_form_here(args);
     const bool grad = args->call->n_in == 2;
     const dtp_view *const views[] = {&args->out[0], &args->in[0], grad ? &args->in[1] : NULL};
     const dtp_ttype *x = &args->in[0].local;
@@ -15,7 +15,7 @@ void dtp_bind_pool(const dtp_kernel_args *args, dtp_bound_pool *out)
     out->max = f.max;
     out->inside = f.inside;
     out->grad = grad;
-    out->taps = out->places = out->elems = 1;
+    out->taps = out->places = out->elems = out->results = 1;
     for (int32_t i = 0; i < x->rank; i++) {
         bool spatial = false;
         for (int32_t k = 0; k < f.n; k++) {
@@ -33,6 +33,9 @@ void dtp_bind_pool(const dtp_kernel_args *args, dtp_bound_pool *out)
         for (int32_t v = 0; k >= 0 && v < (grad ? 3 : 2); v++) {
             out->step[v][i] = dtp_view_stride(views[v], a->spatial);
         }
+        out->kept[i] = k >= 0 ? f.kept[k] : 1;
+        out->first[i] = k >= 0 ? f.first[k] : 0;
+        out->results *= out->kept[i];
         out->taps *= a->size;
         out->places *= a->out;
         out->elems *= a->in;

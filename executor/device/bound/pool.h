@@ -15,6 +15,8 @@ typedef struct dtp_bound_pool {
     dtp_conv_axis axis[DTP_CONV_AXES]; /* always three: the first may be of size 1 */
     int64_t step[DTP_POOL_VIEWS][DTP_CONV_AXES];
     int64_t taps, places, elems; /* of a window; of y and of x in a row */
+    /* Of the result: its elements on each axis, and where they begin in x; of pool_grad. */
+    int64_t kept[DTP_CONV_AXES], first[DTP_CONV_AXES], results;
 } dtp_bound_pool;
 
 void dtp_bind_pool(const dtp_kernel_args *args, dtp_bound_pool *out);

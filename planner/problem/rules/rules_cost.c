@@ -50,7 +50,8 @@ static dtp_status price(pricing *job, dtp_rules_class *c, int32_t a, dtp_err *er
     set_rules(job, s, a, true);
     dtp_status status = price_node(job, c->example, &found, &why);
     set_rules(job, s, a, false);
-    if (dtp_lowering_refuses(status)) {
+    if (dtp_lowering_refuses(status) ||
+        (status == DTP_OK && found.fills && !job->p->pricer->target->margins)) {
         s->cost_ps[a] = DTP_FORBIDDEN;
         return DTP_OK;
     }

@@ -169,6 +169,10 @@ static int64_t kernel_bytes(const tensor_build *b, int32_t group, int32_t strate
                                &c->out[o].items[c->out_of[o][strategy]]);
         }
     }
+    if (c->price[strategy].fills) { /* ranges are in the place of pieces that die */
+        const int64_t run = out + c->price[strategy].kernel_bytes;
+        return in > run ? in : run;
+    }
     const int64_t most = in > out ? in : out;
     return one_kernel ? in + out + inside : most > inside ? most : inside;
 }

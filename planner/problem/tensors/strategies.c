@@ -261,9 +261,10 @@ static dtp_status add_option(strategy_walk *w, dtp_err *err)
         !find_layouts(w, &l, &new) || gathers(w, &l) || !update_fits(w, &l)) {
         return DTP_OK;
     }
-    const bool kernel = l.internal == 0 && !w->b->p->options.uneven;
+    const bool kernel = l.internal == 0 && l.windows == 0 && !w->b->p->options.uneven;
     DTP_TRY(kernel ? find_kernel_price(w, &l, &new.price, &runs, err)
                    : find_price(w, &l, &new.price, &runs, err));
+    runs = runs && (!new.price.fills || w->b->p->pricer->target->margins);
     if (!runs || (l.internal != 0 && !find_layouts(w, &l, &new))) {
         return DTP_OK;
     }

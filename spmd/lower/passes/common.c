@@ -76,7 +76,7 @@ dtp_status dtp_program__add_workspace(dtp_program *p, dtp_instr *instr, dtp_err 
     for (int32_t i = 0; i < instr->n_in + instr->n_out && even; i++) {
         const dtp_value *v =
             &p->values[i < instr->n_in ? instr->in[i] : instr->out[i - instr->n_in]];
-        even = dtp_layout_is_even(&v->layout, &p->mesh, &v->type);
+        even = v->ranges == NULL && dtp_layout_is_even(&v->layout, &p->mesh, &v->type);
     }
     for (int32_t r = 0; r < (even ? 1 : dtp_mesh_ranks(&p->mesh)); r++) {
         dtp_call_types types;

@@ -11,7 +11,8 @@
 
 static bool same_shape(const dtp_value *a, const dtp_value *b)
 {
-    bool same = a->type.rank == b->type.rank && a->bytes == b->bytes &&
+    bool same = a->type.rank == b->type.rank && a->bytes == b->bytes && a->ranges == NULL &&
+                b->ranges == NULL &&
                 dtp_dtype_bytes(a->type.dtype) == dtp_dtype_bytes(b->type.dtype);
     for (int32_t i = 0; i < a->type.rank && same; i++) {
         same = a->type.dims[i].id == b->type.dims[i].id &&
