@@ -6,14 +6,22 @@
 
 enum { MOST_WORK = 1 << 30 };
 
+/* Tables of cosines and sines: elements, places, sizes. */
+typedef struct rope_tables {
+    const void *data[2];
+    int64_t first[2], strides[4], n, f;
+} rope_tables;
+
 /* What stands in the place of a value once nodes that change nothing are gone. */
 typedef struct patterns {
     dtp_aten *g;
     const dtp_const *consts;
     dtp_strbuf *notes;
-    int32_t *is;    /* by value: the one that it is the same as */
-    int32_t *plain; /* by value: the same in another floating type */
-    int64_t work;   /* elements of tables that were looked at */
+    int32_t *is;        /* by value: the one that it is the same as */
+    int32_t *plain;     /* by value: the same in another floating type */
+    int64_t work;       /* elements of tables that were looked at */
+    rope_tables tables; /* the last ones, which all layers have, and their base */
+    double base;
 } patterns;
 
 static const dtp_aten_node *maker(const patterns *p, int32_t value)
@@ -303,6 +311,17 @@ static double base_of(patterns *p, int32_t cos_value, int32_t sin_value, int32_t
     const dtp_aten_value *v = &p->g->values[cos_value];
     const int32_t last = v->rank - 1;
     const int64_t f = v->sizes[last], n = v->sizes[axis];
+    const rope_tables tables = {
+        {c->data, s->data},
+        {c->first, s->first},
+        {c->strides[axis], c->strides[last], s->strides[axis], s->strides[last]},
+        n,
+        f};
+    if (memcmp(&tables, &p->tables, sizeof tables) == 0) {
+        return p->base;
+    }
+    p->tables = tables;
+    p->base = 0;
     if (n < 2 || f < 4 || c->strides[last] == 0 || (p->work += n * f) > MOST_WORK) {
         return 0;
     }
@@ -310,18 +329,18 @@ static double base_of(patterns *p, int32_t cos_value, int32_t sin_value, int32_t
                                 dtp_const_at(c, c->strides[axis] + c->strides[last]));
     double base = exp(-log(second) * (double)f / 2);
     base = near(round(base), base) || fabs(round(base) - base) < 1e-3 * base ? round(base) : base;
-    for (int64_t i = 0; i < n; i++) {
-        for (int64_t j = 0; j < f; j++) {
-            const double angle = (double)i * pow(base, -2 * (double)(j % (f / 2)) / (double)f);
-            const double most = 1e-5 + 2e-7 * (double)i;
-            if (fabs(dtp_const_at(c, i * c->strides[axis] + j * c->strides[last]) - cos(angle)) >
-                    most ||
-                fabs(dtp_const_at(s, i * s->strides[axis] + j * s->strides[last]) - sin(angle)) >
-                    most) {
+    for (int64_t j = 0; j < f; j++) {
+        const double by = pow(base, -2 * (double)(j % (f / 2)) / (double)f);
+        const int64_t at_c = j * c->strides[last], at_s = j * s->strides[last];
+        for (int64_t i = 0; i < n; i++) {
+            const double angle = (double)i * by, most = 1e-5 + 2e-7 * (double)i;
+            if (fabs(dtp_const_at(c, i * c->strides[axis] + at_c) - cos(angle)) > most ||
+                fabs(dtp_const_at(s, i * s->strides[axis] + at_s) - sin(angle)) > most) {
                 return 0;
             }
         }
     }
+    p->base = base;
     return base;
 }
 
