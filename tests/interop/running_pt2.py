@@ -95,9 +95,14 @@ def refused(tmp):
     def momentum(graph):  # a cumulative average, by the counter
         next(i for n in graph["nodes"] if "batch_norm" in n["target"] for i in n["inputs"] if i["name"] == "momentum")["arg"] = {"as_none": True}
 
-    text = run(DTPLAN, "import", edited(momentum), "-o", f"{tmp}/never.json", code=2)
-    if "batch_norm" not in text or text.count("\n") > 3 or os.path.exists(f"{tmp}/never.json"):
-        sys.exit(text)
+    def counted(graph):  # the counter is read
+        node = next(n for n in graph["nodes"] if n["target"] == "torch.ops.aten.sub.Tensor")
+        next(i for i in node["inputs"] if i["name"] == "other")["arg"] = {"as_tensor": {"name": "b_steps"}}
+
+    for edit, words in ((momentum, "batch_norm"), (counted, "the buffer 'steps' is changed and read, and is no float")):
+        text = run(DTPLAN, "import", edited(edit), "-o", f"{tmp}/never.json", code=2)
+        if words not in text or text.count("\n") > 3 or os.path.exists(f"{tmp}/never.json"):
+            sys.exit(text)
 
 
 with tempfile.TemporaryDirectory() as folder:
