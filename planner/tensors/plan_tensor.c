@@ -199,24 +199,62 @@ static dtp_status solve_apart(dtp_planning *p, int32_t runs, dtp_err *err)
     return dtp_tensor__solve_limit(p, state->problem->select->usage_limit, err);
 }
 
-/* The problem whose plans lose nothing that the form may lose either; the certificate stays. Of a
- * form of modules also with each set of mesh dims as data dims: a mesh dim of modules either splits
- * the batch or does what styles do, which no layout of a single tensor says. */
-static dtp_status solve_narrow(dtp_planning *p, dtp_err *err)
+/* `brief`: a short search, as of a trial. */
+static dtp_status solve_problem(dtp_planning *p, bool brief, dtp_err *err)
 {
     const tensor_state *state = p->state;
+    const dtp_plan_request *request = p->request;
+    dtp_plan_request trial = *request;
+    trial.trial = trial.trial || brief;
+    p->request = &trial;
+    const dtp_status s = dtp_tensor__solve_limit(p, state->problem->select->usage_limit, err);
+    p->request = request;
+    return s;
+}
+
+/* The problem whose plans lose nothing of the form at all, with these mesh dims as data dims; the
+ * certificate stays. */
+static dtp_status solve_data(dtp_planning *p, dtp_mesh_set data, bool brief, dtp_err *err)
+{
     const dtp_export_form *form = p->request->form;
     const dtp_certificate kept = p->certificate;
+    DTP_TRY(make_space(p, form->loses | form->may_lose, data, err));
+    DTP_TRY(make_problem(p, 1, err));
+    DTP_TRY(solve_problem(p, brief, err));
+    p->certificate = kept;
+    p->pruned = false;
+    return DTP_OK;
+}
+
+/* Whether a short search finds plans by modules with these mesh dims as data dims. */
+static dtp_status finds_modules(dtp_planning *p, dtp_mesh_set data, bool *finds, dtp_err *err)
+{
+    const dtp_prediction before = p->by_form[0];
+    const bool had = p->has_form[0];
+    p->has_form[0] = false;
+    DTP_TRY(solve_data(p, data, true, err));
+    *finds = p->has_form[0];
+    if (had && !(*finds && p->by_form[0].step_time_s < before.step_time_s)) {
+        p->by_form[0] = before;
+        p->has_form[0] = true;
+    }
+    return DTP_OK;
+}
+
+/* The problem whose plans lose nothing that the form may lose either. Of a form of modules with
+ * each set of mesh dims as data dims that has such plans: a mesh dim of modules either splits the
+ * batch or does what styles do, which no layout of a single tensor says. */
+static dtp_status solve_narrow(dtp_planning *p, dtp_err *err)
+{
+    const dtp_export_form *form = p->request->form;
     if (form == NULL || form->may_lose == 0 || p->pruned) {
         return DTP_OK;
     }
     const dtp_mesh_set sets = form->has_modules ? 1U << p->pricer.mesh.n_dims : 1;
     for (dtp_mesh_set data = 0; data < sets; data++) {
-        DTP_TRY(make_space(p, form->loses | form->may_lose, data, err));
-        DTP_TRY(make_problem(p, 1, err));
-        DTP_TRY(dtp_tensor__solve_limit(p, state->problem->select->usage_limit, err));
-        p->certificate = kept;
-        p->pruned = false;
+        bool finds = true;
+        DTP_TRY(form->has_modules ? finds_modules(p, data, &finds, err) : DTP_OK);
+        DTP_TRY(finds ? solve_data(p, data, false, err) : DTP_OK);
     }
     return DTP_OK;
 }
@@ -312,7 +350,11 @@ static dtp_status solve(dtp_planning *p, dtp_err *err)
         return DTP_OK;
     }
     DTP_TRY(dtp_planning_offer_baselines(p, err));
-    dtp_status s = dtp_tensor__solve_limit(p, state->problem->select->usage_limit, err);
+    /* Of modules alone, plans of the whole problem are of use as far as it bounds them. */
+    const dtp_export_form *form = p->request->form;
+    const bool bounds = form != NULL && form->has_modules &&
+                        dtp_export_placements_fail(p->model, p->machine->kind) != NULL;
+    dtp_status s = solve_problem(p, bounds, err);
     s = s == DTP_OK ? solve_tying(p, err) : s;
     s = s == DTP_OK ? bound_step(p, err) : s;
     s = s == DTP_OK ? solve_narrow(p, err) : s;
