@@ -36,7 +36,9 @@ static int64_t blocks_touched(const dtp_mesh *mesh, int32_t m, int64_t block)
 static dtp_group_shape group_shape(const dtp_machine *machine, const dtp_mesh *mesh,
                                    dtp_mesh_set set)
 {
-    dtp_group_shape g = {.ranks = dtp_mesh_set_size(mesh, set), .outer = -1};
+    dtp_group_shape g = {.ranks = dtp_mesh_set_size(mesh, set),
+                         .outer = -1,
+                         .adapters = dtp_machine_has_adapters(machine)};
     int64_t inner_block = 1;
     int64_t inner = g.ranks; /* inner blocks that the group touches */
     int64_t ranks = dtp_mesh_ranks(mesh);

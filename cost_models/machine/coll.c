@@ -19,10 +19,13 @@ dtp_coll_rate dtp_level_rate(const dtp_level *level, dtp_coll_kind kind)
 
 void dtp_level_borrow(dtp_level *to, const dtp_level *from)
 {
+    static const double MOST = 0.97; /* of an adapter of 200 Gb/s (NVIDIA/nccl#1272) */
     for (int32_t k = 0; k < DTP_N_COLLS; k++) {
         to->rates[k] = from->rates[k];
         to->rates[k].ramp_bytes *= to->bw_Bps / from->bw_Bps;
     }
+    dtp_coll_rate *send = &to->rates[DTP_PERMUTE];
+    send->share = fmin(send->share * from->bw_Bps / to->bw_Bps, fmax(send->share, MOST));
 }
 
 /* What a collective does on one level. */
@@ -47,8 +50,11 @@ static traffic traffic_of(const dtp_coll_call *call, const dtp_group_shape *g, i
                          false};
     case DTP_ALL_TO_ALL: /* what the members inside have for others in the block of the level */
         return (traffic){n - 1.0, call->bytes * (members - 1.0) * inside / n * inside, false};
-    case DTP_PERMUTE: /* what the last `shift` members of the block send, at most all of them */
-        return (traffic){1.0, call->bytes * fmin(inside, fabs((double)call->shift)), false};
+    case DTP_PERMUTE: /* what the last `shift` members of the block send, at most all of them; each
+                         through its own adapter takes as long as all of them do */
+        return (traffic){
+            1.0, call->bytes * (g->adapters ? inside : fmin(inside, fabs((double)call->shift))),
+            false};
     default: /* all members in one ring, at the pace of the outermost level */
         return (traffic){n - 1.0, call->bytes * ring, true};
     }
@@ -83,7 +89,7 @@ dtp_coll_time dtp_coll_time_of(const dtp_level *levels, const dtp_group_shape *g
 dtp_status dtp_group_filling(const dtp_machine *m, int32_t level, int32_t ranks, int32_t hosts,
                              dtp_group_shape *out, dtp_err *err)
 {
-    dtp_group_shape g = {.ranks = ranks, .outer = -1};
+    dtp_group_shape g = {.ranks = ranks, .outer = -1, .adapters = dtp_machine_has_adapters(m)};
     int32_t rest = hosts > 0 && ranks % hosts == 0 ? ranks / hosts : 0;
     for (int32_t l = 0; l < m->n_levels; l++) {
         const bool across = l == level && hosts > 1;

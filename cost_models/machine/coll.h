@@ -12,6 +12,7 @@ typedef struct dtp_group_shape {
     int32_t members[DTP_MAX_LEVELS]; /* blocks of the level inside that a group has in one block */
     double
         sharing[DTP_MAX_LEVELS]; /* groups that use one member link of the level at the same time */
+    bool adapters; /* every device has an adapter of its own, not the host one for all of them */
 } dtp_group_shape;
 
 /* What a collective takes before its bytes move, and while they do. */
@@ -29,7 +30,8 @@ typedef struct dtp_coll_call {
 /* The constants by which a level prices a kind: its own, else those of the kind that moves bytes
  * alike, else those that latency_s and bw_Bps alone make. */
 dtp_coll_rate dtp_level_rate(const dtp_level *level, dtp_coll_kind kind);
-/* Gives a level the constants of another; ramps follow the bandwidth. */
+/* Gives a level the constants of another; ramps follow the bandwidth. What a permute reaches is a
+ * rate of one connection, so on slower adapters it is a larger share of theirs. */
 void dtp_level_borrow(dtp_level *to, const dtp_level *from);
 /* Nothing for a group that crosses no level. */
 dtp_coll_time dtp_coll_time_of(const dtp_level *levels, const dtp_group_shape *g,

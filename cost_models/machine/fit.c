@@ -196,7 +196,7 @@ static dtp_status fit_colls(dtp_machine *m, const dtp_samples *samples, dtp_err 
                                  : s->coll == DTP_ALL_REDUCE && s->ranks > 2 ? 2.0 * ring
                                  : s->coll == DTP_ALL_REDUCE                 ? 1.0
                                                                              : ring;
-            const dtp_group_shape g = {s->ranks, 0, {s->ranks}, {1.0}};
+            const dtp_group_shape g = {s->ranks, 0, {s->ranks}, {1.0}, false};
             colls[n++] = (dtp_coll_sample){g, {s->coll, s->work.bytes, 1}, usable_time(s)};
             over_all = over_all || s->ranks == ranks;
             fastest = fmax(fastest, moved * s->work.bytes / usable_time(s));

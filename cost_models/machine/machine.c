@@ -51,6 +51,11 @@ int64_t dtp_machine_devices(const dtp_machine *m)
     return n;
 }
 
+bool dtp_machine_has_adapters(const dtp_machine *m)
+{
+    return m->kind != NULL && strcmp(m->kind, "cpu") != 0;
+}
+
 double dtp_machine_launch_s(const dtp_machine *m)
 {
     return m->launch_graph_s < 0.0 ? m->launch_s : m->launch_graph_s;

@@ -149,6 +149,8 @@ dtp_status dtp_machine__derive(dtp_machine *m, dtp_err *err) DTP_MUST_CHECK;
 /* Seconds of a launch as the runner launches by default, which is what prices have: in a recording
  * where the machine states it. */
 double dtp_machine_launch_s(const dtp_machine *m);
+/* Whether every device has a network adapter of its own: all but CPUs. */
+bool dtp_machine_has_adapters(const dtp_machine *m);
 /* Product of the level sizes, 1 without levels. */
 int64_t dtp_machine_devices(const dtp_machine *m);
 /* The curve of this name of this dtype, else of f32, else NULL. Moves have curves of f32. */

@@ -11,7 +11,7 @@ import argparse, csv, hashlib, json, os, re, statistics, subprocess, sys, tempfi
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 PERF = {'all_reduce': 'all_reduce_perf', 'all_gather': 'all_gather_perf', 'reduce_scatter': 'reduce_scatter_perf',
-        'alltoall': 'alltoall_perf'}
+        'alltoall': 'alltoall_perf', 'sendrecv': 'sendrecv_perf'}
 # Machine file, its levels inside of a host, the device of their rows.
 INSIDE = [('a100_8', ['nvlink'], 'a100'), ('h100_64', ['nvlink'], 'h100'), ('h200_64', ['nvlink'], 'h200'),
           ('b200_64', ['nvlink'], 'b200'), ('gb200_72', ['nvlink'], 'gb200'),
@@ -19,9 +19,11 @@ INSIDE = [('a100_8', ['nvlink'], 'a100'), ('h100_64', ['nvlink'], 'h100'), ('h20
 # Machine file, level, runs of hosts.csv: 8 adapters of 400 Gb/s a host. A run of all-to-all on B200 stands for all
 # devices, because adapters bound it.
 ALL_TO_ALL = ['110', '111']
-SHIPPED = [('h100_64', 'ib', ['8', '15', '47', '57', '58', '95', '106'] + ALL_TO_ALL),
-           ('h200_64', 'ib', ['8', '15', '47', '57', '58', '95', '106'] + ALL_TO_ALL),
-           ('b200_64', 'ib', ['43', '46', '107', '106'] + ALL_TO_ALL)]
+# Of messages to the next rank, one of which goes between two hosts: the same.
+SENDS = ['112', 'p2p-1', 'p2p-2']
+SHIPPED = [('h100_64', 'ib', ['8', '15', '47', '57', '58', '95', '106'] + ALL_TO_ALL + SENDS),
+           ('h200_64', 'ib', ['8', '15', '47', '57', '58', '95', '106'] + ALL_TO_ALL + SENDS),
+           ('b200_64', 'ib', ['43', '46', '107', '106'] + ALL_TO_ALL + SENDS)]
 # Networks of no shipped machine, for the check: name, machine whose host it is, B/s of a host, size, runs.
 OTHER = [('aws_3200', 'h100_64', 4e11, ['3', '68', '69']), ('aws_b200', 'b200_64', 4e11, ['60']),
          ('aws_b300', 'b200_64', 8e11, ['64', '66']), ('tcpxo', 'h100_64', 2e11, ['4']),
@@ -43,6 +45,10 @@ BORROWERS = [('h100_128', 'nvlink', 'h100_64', 'nvlink'), ('h100_128', 'ib', 'h1
              ('l4_16', 'pcie', 'l40s_8', 'socket'), ('l4_16', 'ethernet', 'h100_64', 'ib')]
 
 
+# What messages reach of an adapter of 200 Gb/s (run 1272): there it is the adapter that bounds them, at 400 Gb/s one connection.
+MOST_SENT = 0.97
+
+
 def kept(*key):
     """Whether a row is in the fifth of the check."""
     return int(hashlib.sha256(' '.join(key).encode()).hexdigest(), 16) % 5 == 0
@@ -53,13 +59,18 @@ def key_of(r):
         r['device'], r['collective'], r['ranks'], r['bytes'])
 
 
+def bus_of(collective, ranks):
+    """What nccl-tests call busbw over algbw."""
+    return 1 if collective == 'sendrecv' else (2 if collective == 'all_reduce' else 1) * (ranks - 1) / ranks
+
+
 def us_of(r):
     if 'ms_median' in r:
         return 1e3 * float(r['ms_median'])
     if r['us']:
         return float(r['us'])
     n = int(r['hosts']) * int(r['gpus_per_host'])
-    return (2 if r['collective'] == 'all_reduce' else 1) * (n - 1) / n * int(r['bytes']) / float(r['busbw_GBps']) / 1e3
+    return bus_of(r['collective'], n) * int(r['bytes']) / float(r['busbw_GBps']) / 1e3
 
 
 def as_printed(rows):
@@ -76,7 +87,7 @@ def as_printed(rows):
                         for i in range(ranks))
         text += '#       size         count      type   redop    root     time   algbw   busbw #wrong\n'
         for size, us in sorted(points):
-            bus = (2 if kind == 'all_reduce' else 1) * (ranks - 1) / ranks
+            bus = bus_of(kind, ranks)
             text += '%d 1 float sum -1 %.6g %.6f %.6f 0\n' % (size, us, size / us / 1e3, bus * size / us / 1e3)
         text += '# Avg bus bandwidth    : 1\n'
     return text
@@ -207,6 +218,9 @@ def main():
         wide = {n: next(v['bw_Bps'] for k, v in levels_of(os.path.join(o.models, 'machines', n + '.json')).items()
                         if k == l) for n, l in ((name, level), (of, its))}
         lent = {k: dict(v, ramp_bytes=v['ramp_bytes'] * wide[name] / wide[of]) for k, v in rates[of][its].items()}
+        if 'collective_permute' in lent:  # the rate of a connection, as dtp_level_borrow has it
+            lent['collective_permute']['share'] = min(
+                lent['collective_permute']['share'] * wide[of] / wide[name], MOST_SENT)
         rates.setdefault(name, {})[level] = lent
     nvlink = [(r, x) for r, x in inside_priced if r['device'] != 'l40s']
     table('Kept rows on NVLink', nvlink, (2**20, 2**26), ('< 1 MiB', '1 to 64 MiB', '>= 64 MiB'))

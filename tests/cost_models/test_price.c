@@ -117,6 +117,39 @@ static void test_price__levels_state_collectives(void **state)
     dtp_machine_destroy(m);
 }
 
+/* Each device sends through an adapter of its own, so one that crosses takes as long as all; ranks
+ * on CPUs share the adapter of their host. Slower adapters reach more of their rate. */
+static void test_price__messages_go_through_the_adapter_of_a_device(void **state)
+{
+    (void)state;
+    dtp_machine *m = machine();
+    m->levels[0].size = m->levels[1].size = 4;
+    m->levels[1].rates[DTP_PERMUTE] = (dtp_coll_rate){5.0, 1.0, 0.0, 0.5, DTP_NO_SWITCH};
+    assert_int_equal(dtp_machine_index(m, NULL), DTP_OK);
+    dtp_coll one = {.kind = DTP_PERMUTE, .set = 1, .dtype = DTP_F32, .count = 10, .shift = 1};
+    dtp_coll all = one;
+    all.shift = 4;
+    for (int32_t adapters = 0; adapters <= 1; adapters++) {
+        m->kind = adapters != 0 ? "cuda" : "cpu";
+        dtp_pricer p = pricer(m, "x:16"), stages = pricer(m, "x:4;y:4");
+        near(dtp_price_coll(&p, &one), 6.0 + (adapters != 0 ? 4.0 : 1.0) * 40.0 / 2.0);
+        near(dtp_price_coll(&p, &all), 6.0 + 4.0 * 40.0 / 2.0);
+        near(dtp_price_coll(&stages, &one), 6.0 + 4.0 * 40.0 / 2.0);
+    }
+    const dtp_level *from = &m->levels[1];
+    dtp_level slower = *from, slow = *from, faster = *from;
+    slower.bw_Bps = from->bw_Bps / 1.6;
+    slow.bw_Bps = from->bw_Bps / 4.0;
+    faster.bw_Bps = from->bw_Bps * 2.0;
+    dtp_level_borrow(&slower, from);
+    dtp_level_borrow(&slow, from);
+    dtp_level_borrow(&faster, from);
+    near(slower.rates[DTP_PERMUTE].share, 0.8);
+    near(slow.rates[DTP_PERMUTE].share, 0.97);
+    near(faster.rates[DTP_PERMUTE].share, 0.25);
+    dtp_machine_destroy(m);
+}
+
 /* Rings wait hop_s at each further member of a level that they go through, whatever ranks they have
  * inside; trees and what stays inside of a member do not. The slowest rank lags by a share of
  * compute for each doubling of the members. */
@@ -317,6 +350,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_price__collectives_by_hand),
+        cmocka_unit_test(test_price__messages_go_through_the_adapter_of_a_device),
         cmocka_unit_test(test_price__networks_fall_with_the_members_of_a_group),
         cmocka_unit_test(test_price__dims_of_one_rank_cost_nothing),
         cmocka_unit_test(test_price__groups_that_straddle_a_block_cross_it),

@@ -53,6 +53,12 @@ print(json.load(open("models/machines/h100_64.json"))["levels"][0]["collectives"
 
 table alltoall_perf 32 4 0.96875 | sed 's/^/[1,0]<stdout>:/' >"$here/t.txt"
 fit ib || bad "four hosts, with tags of mpirun: $(cat "$here/err")"
+table sendrecv_perf 8 1 1 >"$here/t.txt"
+fit nvlink || bad "messages: $(cat "$here/err")"
+near "$(level nvlink collective_permute share)" 0.444 || bad "share of messages: $(level nvlink collective_permute share)"
+"$dtplan" plan models/mlp_digits.json --mesh x:8 --machine "$here/mine.json" -o "$here/plan.json" >/dev/null || bad "no plan with messages"
+table sendrecv_perf 32 4 0.96875 >"$here/t.txt"
+refused "messages with the bandwidth of a gather" "which is no collective_permute" ib
 table '' 16 2 1.875 >"$here/t.txt" # an older text, which does not name its collective
 fit ib || bad "all-reduce told by its bandwidths: $(cat "$here/err")"
 table '' 16 2 0.9375 | sed 's/  sum/ none/' >"$here/t.txt"
@@ -104,8 +110,9 @@ sys.exit(not (d["other_devices"] == 1 and len(r) == 2 and all(0.8 < x["predicted
     bad "--check --json: $(cat "$here/out")"
 printf '%s\n' 'source,gpu,gpus_per_host,hosts,network,collective,algo_env,bytes,us,busbw_GBps,health' \
     '"a, b",H100,8,2,ib,all_reduce,none,1073741824,4500,447,ok' 'x,H100-80G,8,2,ib,alltoall,none,67108864,,45,ok' \
+    'x,H100-80G,8,2,ib,sendrecv,none,67108864,,42,ok' \
     'x,H100,8,2,ib,all_reduce,RING,1024,40,0,ok' 'x,H100,8,2,ib,all_reduce,none,1024,400,0,complaint' >"$here/c.csv"
-check && grep -q '^all .* 2 ' "$here/out" && grep -q 'without 2 rows of runs' "$here/out" || bad "hosts: $(cat "$here/out" "$here/err")"
+check && grep -q '^all .* 3 ' "$here/out" && grep -q 'without 2 rows of runs' "$here/out" || bad "hosts: $(cat "$here/out" "$here/err")"
 printf 'device,dtype,m,n,k,ms_median\r\nh100,bfloat16,4096,4096,4096,0.2\r\n' >"$here/c.csv"
 check && grep -q 'products, bfloat16' "$here/out" || bad "products: $(cat "$here/err")"
 printf 'device,batch,length,heads,kv_heads,head_dim,ms_median\nh100,2,4096,32,8,128,0.6\n' >"$here/c.csv"

@@ -225,7 +225,9 @@ static void price_collective(const table *t, const char *kind, double bytes, int
         }
         inside *= t->machine->levels[level].size;
     }
-    kind = strcmp(kind, "alltoall") == 0 ? "all_to_all" : kind;
+    kind = strcmp(kind, "alltoall") == 0   ? "all_to_all"
+           : strcmp(kind, "sendrecv") == 0 ? "collective_permute"
+                                           : kind;
     for (int32_t k = 0; k < DTP_N_COLLS && level < t->machine->n_levels; k++) {
         if (strcmp(kind, dtp_coll_name((dtp_coll_kind)k)) == 0 &&
             dtp_group_filling(t->machine, level, ranks, hosts, &g, NULL) == DTP_OK) {
@@ -285,9 +287,11 @@ static dtp_status read_row(table *t, char *line, dtp_err *err)
     const char *health = field(t, fields, OF_HEALTH), *algo = field(t, fields, OF_ALGO);
     r.measured_s = TABLES[t->kind].to_s * x[OF_TIME];
     if (!(x[OF_TIME] > 0.0) && x[OF_BUSBW] > 0.0) { /* what the bandwidth was computed from */
-        const double ranks = x[OF_2] * x[OF_3], ring = (ranks - 1.0) / ranks;
-        const bool sum = strcmp(field(t, fields, OF_KIND), "all_reduce") == 0;
-        r.measured_s = (sum ? 2.0 : 1.0) * ring * x[OF_1] / (1e9 * x[OF_BUSBW]);
+        const double ranks = x[OF_2] * x[OF_3];
+        const char *kind = field(t, fields, OF_KIND);
+        const double ring = strcmp(kind, "sendrecv") == 0 ? 1.0 : (ranks - 1.0) / ranks;
+        const double times = strcmp(kind, "all_reduce") == 0 ? 2.0 : 1.0;
+        r.measured_s = times * ring * x[OF_1] / (1e9 * x[OF_BUSBW]);
     }
     if (!(r.measured_s > 0.0)) {
         return DTP_FAIL(err, DTP_INVALID, "%s:%d: %s is '%.40s'", t->file, t->line,

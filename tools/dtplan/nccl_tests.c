@@ -22,7 +22,7 @@ static const struct {
                 {"all_gather_perf", DTP_ALL_GATHER},
                 {"reduce_scatter_perf", DTP_REDUCE_SCATTER},
                 {"alltoall_perf", DTP_ALL_TO_ALL},
-                {"sendrecv_perf", DTP_N_COLLS},
+                {"sendrecv_perf", DTP_PERMUTE},
                 {"broadcast_perf", DTP_N_COLLS},
                 {"reduce_perf", DTP_N_COLLS},
                 {"gather_perf", DTP_N_COLLS},
@@ -154,8 +154,8 @@ static dtp_status kind_of(const reader *r, dtp_coll_kind *out, dtp_err *err)
                         "or all_to_all",
                         r->file, r->line);
     }
-    if (s->algbw >= 1.0 &&
-        fabs(s->ratio / ((k == DTP_ALL_REDUCE ? 2.0 : 1.0) * ring) - 1.0) >= ROUNDING) {
+    const double bus = k == DTP_PERMUTE ? 1.0 : (k == DTP_ALL_REDUCE ? 2.0 : 1.0) * ring;
+    if (s->algbw >= 1.0 && fabs(s->ratio / bus - 1.0) >= ROUNDING) {
         return DTP_FAIL(err, DTP_INVALID,
                         "%s:%d: busbw is %.4g times algbw, which is no %s of the %d ranks listed",
                         r->file, r->line, s->ratio, dtp_coll_name((dtp_coll_kind)k), s->ranks);
