@@ -44,8 +44,8 @@ static dtp_status find_lost(const dtp_torch_plan *t, dtp_lost *lost, dtp_err *er
 
 /* ---- modules of a numbered list ---- */
 
-/* "layers.3" of "layers.3.attn.q.weight", NULL: no part is a number. */
-static dtp_status numbered(const dtp_placed *of, dtp_arena *arena, const char **out, dtp_err *err)
+dtp_status dtp_torch__numbered(const dtp_placed *of, dtp_arena *arena, const char **out,
+                               dtp_err *err)
 {
     *out = NULL;
     for (const char *at = of->name; *at != '\0';) {
@@ -81,7 +81,7 @@ static dtp_status write_recomputed(const dtp_torch_plan *t, dtp_json_writer *w, 
     for (int32_t i = 0; i < t->p->n_params; i++) {
         const char *name;
         int32_t k = n;
-        DTP_TRY(numbered(&t->p->params[i], t->p->arena, &name, err));
+        DTP_TRY(dtp_torch__numbered(&t->p->params[i], t->p->arena, &name, err));
         while (name != NULL && k > 0 && strcmp(name, names[k - 1]) != 0) {
             k--;
         }
@@ -110,7 +110,7 @@ static dtp_status group_of(const dtp_torch_plan *t, int32_t param, const char **
     const dtp_placed *of = &t->p->params[param];
     const bool alone = of->reader >= 0 && t->p->graph->nodes[of->reader].block >= 0;
     *out = NULL;
-    return t->fsdp && !alone ? DTP_OK : numbered(of, t->p->arena, out, err);
+    return t->fsdp && !alone ? DTP_OK : dtp_torch__numbered(of, t->p->arena, out, err);
 }
 
 /* Lists in the order of their first instances, the instances of a list one behind the other. */
@@ -155,7 +155,7 @@ static dtp_status find_partial(const dtp_torch_plan *t, instance *of, int32_t n,
     for (int32_t i = 0; i < t->p->n_params; i++) {
         const char *own, *name, *pattern;
         DTP_TRY(group_of(t, i, &own, err));
-        DTP_TRY(numbered(&t->p->params[i], t->p->arena, &name, err));
+        DTP_TRY(dtp_torch__numbered(&t->p->params[i], t->p->arena, &name, err));
         if (own == NULL && name != NULL) {
             DTP_TRY(dtp_module_pattern(name, t->p->arena, &pattern, err));
             for (int32_t k = 0; k < n; k++) {
@@ -385,6 +385,7 @@ static dtp_status write_torch(const dtp_torch_plan *t, dtp_json_writer *w, dtp_e
     dtp_json_write_int(w, "bucket_bytes", t->p->plan->overlap.bucket_bytes);
     DTP_TRY(dtp_export__gradient_buckets(t, w, err));
     DTP_TRY(write_recomputed(t, w, err));
+    DTP_TRY(dtp_export__stages(t, w, err));
     dtp_json_end_object(w);
     return DTP_OK;
 }

@@ -129,7 +129,44 @@ grep -q '^verify: 4 ranks against one device' "$here/out" || bad "verify does no
 refuse "is one rank, but the mesh has 4" run verify "$model" --plan "$here/e" --comm self
 refuse "has 2 stages" run run "$model" --plan "$here/e" --comm sim --trace "$here/trace"
 refuse "has 2 stages" run sample "$model" --plan "$here/e" --comm sim --load "$here/none" --prompt a
-refuse "has 2 stages" "$bin/dtplan" export "$model" "$here/a" --as torch
+for form in jax hf rules placements; do
+    refuse "has 2 stages, which --as torch alone says" "$bin/dtplan" export "$model" "$here/a" --as $form -o "$here/exported"
+done
+[ ! -e "$here/exported" ] || bad "a refused export has written a file"
+# Export: modules of each stage, the table that show prints, flags of Megatron; uneven borders, GPipe, tensor dims.
+export_as_torch() { # PLAN
+    "$bin/dtplan" export "$model" "$here/$1" --as torch -o "$here/$1.torch" >"$here/out" 2>"$here/err" || bad "export $1: $(cat "$here/err")"
+}
+plan t --stages layer:0,1,3 --rules 'heads:x;d_ff:x;vocab:x'
+for p in a d t; do
+    export_as_torch $p
+    "$bin/dtplan" show "$model" --plan "$here/$p" --stage pipeline >"$here/shown" || bad "show $p"
+    python3 - "$here/$p.torch" "$here/shown" <<'END' || bad "export of $p"
+import json, re, sys
+d = json.load(open(sys.argv[1]))
+s, text = d["torch"]["stages"], open(sys.argv[2]).read()
+cells = []
+for rank, part in enumerate(re.split(r"^stage \d+$", text, flags=re.M)[1:]):
+    found = re.findall(r"(forward|backward) +microbatch (\d+)", part)
+    cells.append(",".join(f"{rank}{kind[0].upper()}{m}" for kind, m in found))
+assert s["table"] == cells, (s["table"], cells)
+assert sorted({c for row in s["modules"] for c in row}) == sorted(c for row in s["modules"] for c in row), s["modules"]
+names = [p["name"] for p in d["params"]]
+assert all(any(n == m or n.startswith(m + ".") for row in s["modules"] for m in row) for n in names)
+assert s["modules"][0][:2] == ["wte", "wpe"] and {"ln_f", "head"} <= set(s["modules"][-1])
+three = len(s["modules"]) == 3
+assert s["begin"] == (["layers.1", "layers.3"] if three else ["layers.2"]), s["begin"]
+assert s["microbatches"] == 4 and s["microbatch_size"] == (2 if ["x"] == d["torch"]["tensor_dims"] else 1)
+if s["schedule"] == "GPipe":
+    assert s["slots"] == [4, 4, 4] and s["megatron"] == []
+else:
+    layout = "Et*1|t*2|t*1L" if three else "Et*2|t*2L"
+    flags = dict(f.lstrip("-").split("=") for f in s["megatron"])
+    assert s["schedule"] == "1F1B" and flags["pipeline-model-parallel-layout"] == layout, flags
+    assert flags["tensor-model-parallel-size"] == ("2" if three else "1")
+    assert int(flags["micro-batch-size"]) == s["microbatch_size"] and flags["global-batch-size"] == "8"
+END
+done
 refuse "has 2 stages" "$bin/dtplan" viz "$model" --plan "$here/a" --tensor wte
 refuse "--stage plan, graph, strategies or pipeline" "$bin/dtplan" show "$model" --plan "$here/a" --stage memory
 tried() { # WORDS OPTIONS...

@@ -104,7 +104,14 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
     DTP_TRY(DTP_MEMORY(err, c->arena));
     c->source.model = operands[0];
     c->source.plan = operands[1];
+    c->source.any_stages = true;
     DTP_TRY(tool_read_planned(&c->source, &c->model, &c->plan, err));
+    const bool staged = c->plan->variant.stages.n > 1;
+    if (staged && form->write != dtp_export__torch) {
+        return DTP_FAIL(err, DTP_UNSUPPORTED,
+                        "%s: the plan has %d stages, which --as torch alone says", c->source.plan,
+                        c->plan->variant.stages.n);
+    }
     tool_plan_say_changes(&c->source, c->plan, c->model, NULL, NULL, &c->ctx);
     DTP_TRY(dtp_plan_graph(c->plan, c->model, &c->graph, err));
     const char *file = tool_beside(&c->source, c->source.names, "names", &path);
@@ -113,7 +120,7 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
     }
     DTP_TRY(dtp_placements_make(c->plan, c->graph, file != NULL ? &names : NULL, c->arena,
                                 &placements, err));
-    if (form->write == dtp_export__torch) {
+    if (form->write == dtp_export__torch && !staged) {
         DTP_TRY(lower(c, err));
         placements.program = c->program;
     }

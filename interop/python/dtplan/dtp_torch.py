@@ -51,6 +51,8 @@ def parallelize(module: nn.Module, mesh: DeviceMesh, placements: Where) -> nn.Mo
     """Changes the module in place and returns it. placements: a path, or what json.load made of it. A module that is
     parallelized already is an error, and so is a step of an optimizer that has parameters which were replaced here."""
     plan = _read(placements)
+    if "stages" in plan["torch"]:
+        raise InputError("dtp_torch: the plan has pipeline stages: call pipeline")
     _check(plan, module, mesh)
     plan = _by_first_names(plan, module)
     before = _parameters(module)
@@ -137,6 +139,19 @@ def check(module: nn.Module, mesh: DeviceMesh | None, placements: Where,
     """
     from . import dtp_torch_check
     return dtp_torch_check.check(module, mesh, _read(placements), loss, optimizer)
+
+
+def pipeline(module: nn.Module, mesh: DeviceMesh, placements: Where, example: tuple[Tensor, ...],
+             loss: Callable[[Tensor, Tensor], Tensor]) -> tuple[Any, nn.Module]:
+    """This rank's part of a plan with pipeline stages: (schedule, part). Every rank has the whole module.
+
+    mesh: "stage" and the plan's mesh dims. example: the arguments of one microbatch, by which the module is traced.
+    loss(output, target): of a microbatch, on the last stage; gradients are those of the mean over the microbatches.
+    Every rank calls schedule.step: the first stage with the batch, the last one with target= and losses=, a list. The
+    optimizer is one of part.parameters(), which have the names of the module.
+    """
+    from . import dtp_torch_stages
+    return dtp_torch_stages.pipeline(module, mesh, _read(placements), example, loss)
 
 
 # ---- the plan -------------------------------------------------------------------------------------------------------
