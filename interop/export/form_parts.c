@@ -1,4 +1,6 @@
 /* What all forms begin with. */
+#include <string.h>
+
 #include "interop/export/forms.h"
 
 void dtp_export__begin(const dtp_placements *p, const char *format, dtp_json_writer *w)
@@ -28,4 +30,19 @@ void dtp_export__variant(const dtp_placements *p, dtp_json_writer *w)
         dtp_json_write_string(w, NULL, variant->remat.items[i]);
     }
     dtp_json_end_array(w);
+}
+
+dtp_status dtp_export__numbered(const dtp_placed *of, dtp_arena *arena, const char **out,
+                                dtp_err *err)
+{
+    *out = NULL;
+    for (const char *at = of->name; *at != '\0';) {
+        const size_t part = strcspn(at, "."), digits = strspn(at, "0123456789");
+        if (part > 0 && digits == part && at > of->name) {
+            *out = dtp_arena_printf(arena, "%.*s", (int)(at + part - of->name), of->name);
+            return DTP_MEMORY(err, *out);
+        }
+        at += part + (at[part] == '.' ? 1 : 0);
+    }
+    return DTP_OK;
 }

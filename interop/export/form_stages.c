@@ -1,5 +1,5 @@
-/* The member "stages" of dtp.torch/1 (docs/formats/placements.md): the pipeline stages of a plan for
- * torch.distributed.pipelining, torchtitan and Megatron. */
+/* The member "stages" of dtp.torch/1 (docs/formats/placements.md): the pipeline stages of a plan,
+ * for torch.distributed.pipelining, torchtitan and Megatron. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -12,7 +12,7 @@
 static dtp_status module_of(const dtp_torch_plan *t, int32_t param, const char **out, dtp_err *err)
 {
     const dtp_placed *of = &t->p->params[param];
-    DTP_TRY(dtp_torch__numbered(of, t->p->arena, out, err));
+    DTP_TRY(dtp_export__numbered(of, t->p->arena, out, err));
     *out = *out != NULL ? *out : of->module != NULL ? of->module : of->name;
     return DTP_OK;
 }
@@ -27,8 +27,8 @@ static bool is_on(const dtp_torch_plan *t, int32_t param, int32_t stage)
     return any;
 }
 
-/* Modules of every stage, each once, in the order of their parameters; with `first` the numbered one
- * with which every stage but the first begins. */
+/* Modules of every stage, each once, in the order of their parameters; with `first` the numbered
+ * one with which every stage but the first begins. */
 static dtp_status write_modules(const dtp_torch_plan *t, bool first, dtp_json_writer *w,
                                 dtp_err *err)
 {
@@ -44,7 +44,7 @@ static dtp_status write_modules(const dtp_torch_plan *t, bool first, dtp_json_wr
             const char *name, *numbered;
             int32_t k = 0;
             DTP_TRY(module_of(t, i, &name, err));
-            DTP_TRY(dtp_torch__numbered(&p->params[i], p->arena, &numbered, err));
+            DTP_TRY(dtp_export__numbered(&p->params[i], p->arena, &numbered, err));
             while (k < n && strcmp(names[k], name) != 0) {
                 k++;
             }

@@ -44,21 +44,6 @@ static dtp_status find_lost(const dtp_torch_plan *t, dtp_lost *lost, dtp_err *er
 
 /* ---- modules of a numbered list ---- */
 
-dtp_status dtp_torch__numbered(const dtp_placed *of, dtp_arena *arena, const char **out,
-                               dtp_err *err)
-{
-    *out = NULL;
-    for (const char *at = of->name; *at != '\0';) {
-        const size_t part = strcspn(at, "."), digits = strspn(at, "0123456789");
-        if (part > 0 && digits == part && at > of->name) {
-            *out = dtp_arena_printf(arena, "%.*s", (int)(at + part - of->name), of->name);
-            return DTP_MEMORY(err, *out);
-        }
-        at += part + (at[part] == '.' ? 1 : 0);
-    }
-    return DTP_OK;
-}
-
 /* Whether the block that reads a parameter is computed again in the backward pass. */
 static bool is_recomputed(const dtp_placements *p, const dtp_placed *of)
 {
@@ -81,7 +66,7 @@ static dtp_status write_recomputed(const dtp_torch_plan *t, dtp_json_writer *w, 
     for (int32_t i = 0; i < t->p->n_params; i++) {
         const char *name;
         int32_t k = n;
-        DTP_TRY(dtp_torch__numbered(&t->p->params[i], t->p->arena, &name, err));
+        DTP_TRY(dtp_export__numbered(&t->p->params[i], t->p->arena, &name, err));
         while (name != NULL && k > 0 && strcmp(name, names[k - 1]) != 0) {
             k--;
         }
@@ -110,7 +95,7 @@ static dtp_status group_of(const dtp_torch_plan *t, int32_t param, const char **
     const dtp_placed *of = &t->p->params[param];
     const bool alone = of->reader >= 0 && t->p->graph->nodes[of->reader].block >= 0;
     *out = NULL;
-    return t->fsdp && !alone ? DTP_OK : dtp_torch__numbered(of, t->p->arena, out, err);
+    return t->fsdp && !alone ? DTP_OK : dtp_export__numbered(of, t->p->arena, out, err);
 }
 
 /* Lists in the order of their first instances, the instances of a list one behind the other. */
@@ -155,7 +140,7 @@ static dtp_status find_partial(const dtp_torch_plan *t, instance *of, int32_t n,
     for (int32_t i = 0; i < t->p->n_params; i++) {
         const char *own, *name, *pattern;
         DTP_TRY(group_of(t, i, &own, err));
-        DTP_TRY(dtp_torch__numbered(&t->p->params[i], t->p->arena, &name, err));
+        DTP_TRY(dtp_export__numbered(&t->p->params[i], t->p->arena, &name, err));
         if (own == NULL && name != NULL) {
             DTP_TRY(dtp_module_pattern(name, t->p->arena, &pattern, err));
             for (int32_t k = 0; k < n; k++) {

@@ -63,6 +63,10 @@ void dtp_export__body(const dtp_placements *p, dtp_json_writer *w);
 /* A list of placements, and one: "R", "P" or, in `out`, "S(0)". */
 void dtp_export__layout(dtp_json_writer *w, const char *key, const dtp_layout *layout);
 const char *dtp_export__placement(const dtp_placement *p, char out[8]);
+/* The module of a numbered list that a parameter is in, "layers.3" of "layers.3.attn.q.weight";
+ * NULL: no part of its name is a number. */
+dtp_status dtp_export__numbered(const dtp_placed *of, dtp_arena *arena, const char **out,
+                                dtp_err *err) DTP_MUST_CHECK;
 /* What of the model's variant a framework sets itself: precision, microbatches, recomputed blocks.
  */
 void dtp_export__variant(const dtp_placements *p, dtp_json_writer *w);

@@ -66,10 +66,6 @@ dtp_status dtp_export__gradient_buckets(const dtp_torch_plan *t, dtp_json_writer
 /* Appends the member "stages" of a plan with pipeline stages; of others nothing. */
 dtp_status dtp_export__stages(const dtp_torch_plan *t, dtp_json_writer *w,
                               dtp_err *err) DTP_MUST_CHECK;
-/* The module of a numbered list that a parameter is in, "layers.3" of "layers.3.attn.q.weight";
- * NULL: no part of its name is a number. */
-dtp_status dtp_torch__numbered(const dtp_placed *of, dtp_arena *arena, const char **out,
-                               dtp_err *err) DTP_MUST_CHECK;
 
 /* How the gradient of a parameter that is redistributed by itself is made, over the mesh. */
 dtp_layout dtp_torch_gradient(const dtp_torch_plan *t, int32_t param);
