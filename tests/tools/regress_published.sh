@@ -14,7 +14,7 @@ fail() {
 cases=$(python3 -c 'import json; print(len(json.load(open("tests/regress/published.json"))["cases"]))')
 [ "$cases" -ge 40 ] || fail "only $cases rows"
 "$dtplan" regress tests/regress/published.json --quiet --jobs 2 >"$here/all" 2>&1 || fail "rows moved: $(cat "$here/all")"
-plot() { python3 models/published/plot.py models/published/{rows,rows4,simumax18,megatron108}.json --page "$1" -o docs/results/published.svg --check; }
+plot() { python3 models/published/plot.py models/published/{rows,rows4,simumax18,megatron108,nanotron9}.json --page "$1" -o docs/results/published.svg --check; }
 plot docs/results/published.md >"$here/out" || fail "$(cat "$here/out")"
 sed '/^| 003 /s/ 7.047 s / 7.147 s /; /^| x30 /d' docs/results/published.md >"$here/page.md"
 plot "$here/page.md" >"$here/out" && fail "a page with another table has the same figure"
