@@ -5,6 +5,9 @@
 #include <assert.h>
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
+
+enum { REACH = 16 }; /* instructions before a reduce-scatter that are searched for its product */
 
 /* First unfinished task of a resource and the time it still needs at full speed. */
 typedef struct queue {
@@ -91,12 +94,81 @@ dtp_schedule_result dtp_schedule_run(int32_t n, dtp_schedule_task *tasks, dtp_sl
     return r;
 }
 
-/* WAITs take no time and no task. */
+/* ---- chunks (dtp_target.chunks) ---- */
+
+static bool is_among(int32_t n, const dtp_value_id *values, dtp_value_id v)
+{
+    for (int32_t i = 0; i < n; i++) {
+        if (values[i] == v) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool is_product(const dtp_instr *instr)
+{
+    return instr->kind == DTP_INSTR_KERNEL && (instr->op->flags & DTP_OP_CONTRACTION) != 0;
+}
+
+/* The product that reads what the START gathers, at once after the WAIT; -1: none. */
+static int32_t reader(const dtp_program *p, int32_t start)
+{
+    int32_t i = p->instrs[start].pair;
+    while (++i < p->n_instrs &&
+           (p->instrs[i].kind == DTP_INSTR_WAIT || p->instrs[i].kind == DTP_INSTR_START)) {
+    }
+    const bool reads = i < p->n_instrs && is_product(&p->instrs[i]) &&
+                       is_among(p->instrs[i].n_in, p->instrs[i].in, p->instrs[start].out[0]);
+    return reads ? i : -1;
+}
+
+/* The last product of which the START reduces the result or a sum; -1: none, or it is not near. */
+static int32_t maker(const dtp_program *p, int32_t start)
+{
+    dtp_value_id terms[2 * REACH + 1] = {p->instrs[start].in[0]};
+    int32_t n = 1;
+    for (int32_t i = start - 1; i >= 0 && start - i <= REACH; i--) {
+        const dtp_instr *instr = &p->instrs[i];
+        if (instr->kind != DTP_INSTR_KERNEL || !is_among(n, terms, instr->out[0])) {
+            continue;
+        }
+        if (is_product(instr)) {
+            return i;
+        }
+        if (strcmp(instr->op->name, "add") != 0 || instr->n_in != 2) {
+            return -1;
+        }
+        terms[n++] = instr->in[0];
+        terms[n++] = instr->in[1];
+    }
+    return -1;
+}
+
+/* The product beside which the START runs in chunks; -1: none. */
+static int32_t chunked(const dtp_program *p, int32_t start)
+{
+    const dtp_instr *instr = &p->instrs[start];
+    if (!p->target->chunks || instr->coll.n_bucket > 0 || instr->once || instr->pair < 0) {
+        return -1;
+    }
+    return instr->coll.kind == DTP_ALL_GATHER       ? reader(p, start)
+           : instr->coll.kind == DTP_REDUCE_SCATTER ? maker(p, start)
+                                                    : -1;
+}
+
+/* ---- tasks ---- */
+
+/* WAITs take no time and no task, collectives in chunks take two. */
 int64_t dtp_schedule_count(const dtp_program *p)
 {
     int64_t n = 0;
     for (int32_t i = 0; i < p->n_instrs; i++) {
-        n += p->instrs[i].kind != DTP_INSTR_WAIT ? dtp_instr_runs(p, &p->instrs[i]) : 0;
+        const dtp_instr_kind kind = p->instrs[i].kind;
+        const int64_t tasks = kind == DTP_INSTR_WAIT                          ? 0
+                              : kind == DTP_INSTR_START && chunked(p, i) >= 0 ? 2
+                                                                              : 1;
+        n += tasks * dtp_instr_runs(p, &p->instrs[i]);
     }
     return n;
 }
@@ -108,6 +180,7 @@ typedef struct task_list {
     dtp_schedule_task *next;
     int32_t *started; /* by START: its number */
     int32_t count[2], waited;
+    int32_t rest; /* the last chunk that compute waits for after its next task */
 } task_list;
 
 static bool begin_tasks(task_list *l, const dtp_program *p, double host_s, dtp_schedule_task *tasks)
@@ -115,6 +188,39 @@ static bool begin_tasks(task_list *l, const dtp_program *p, double host_s, dtp_s
     *l = (task_list){.p = p, .host_s = host_s, .next = tasks};
     l->started = calloc((size_t)p->n_instrs + 1, sizeof *l->started);
     return l->started != NULL;
+}
+
+/* Compute waits for a collective; for the first chunk of a gather, and after the product for all. */
+static void add_wait(task_list *l, int32_t start)
+{
+    const bool part = l->p->instrs[start].coll.kind == DTP_ALL_GATHER && chunked(l->p, start) >= 0;
+    const int32_t until = l->started[start] - (part ? 1 : 0);
+    l->waited = l->waited > until ? l->waited : until;
+    l->rest = part && l->started[start] > l->rest ? l->started[start] : l->rest;
+}
+
+/* Two tasks: of a gather the first chunk, then the others; of a reduce-scatter all but the last one,
+ * beside the product or, of a sum, beside what follows the last product of it, then that one. */
+static void add_chunks(task_list *l, int32_t start)
+{
+    const dtp_instr *instr = &l->p->instrs[start];
+    const double share = 1.0 / (double)dtp_mesh_set_size(&l->p->mesh, instr->coll.set);
+    const bool gathers = instr->coll.kind == DTP_ALL_GATHER;
+    const int32_t product = chunked(l->p, start), after = l->started[product];
+    const bool sum = !gathers && l->p->instrs[product].out[0] != instr->in[0];
+    const int32_t before = sum || after == 0 ? after : after - 1;
+    const double first_s = instr->time_s * (gathers ? share : 1.0 - share);
+    for (int32_t k = 0; k < 2; k++) {
+        *l->next = (dtp_schedule_task){.comm = true,
+                                       .rest = k == 1,
+                                       .instr = start,
+                                       .time_s = k == 0 ? first_s : instr->time_s - first_s,
+                                       .issued_s = l->issued_s};
+        l->next->need[0] = gathers || k == 1 ? l->count[0] : before;
+        l->next++;
+    }
+    l->count[1] += 2;
+    l->started[start] = l->count[1];
 }
 
 /* What instructions from..to - 1 run in microbatch j. */
@@ -126,17 +232,22 @@ static void add_tasks(task_list *l, int32_t from, int32_t to, int32_t j)
             continue;
         }
         if (instr->kind == DTP_INSTR_WAIT) {
-            l->waited = l->waited > l->started[instr->pair] ? l->waited : l->started[instr->pair];
+            add_wait(l, instr->pair);
             continue;
         }
         const bool comm = instr->kind == DTP_INSTR_START;
         l->issued_s += instr->joined ? 0.0 : l->host_s;
+        if (comm && chunked(l->p, i) >= 0) {
+            add_chunks(l, i);
+            continue;
+        }
         *l->next = (dtp_schedule_task){
             .comm = comm, .instr = i, .time_s = instr->time_s, .issued_s = l->issued_s};
         /* Compute goes on after the WAITs before it, a collective runs after its START. */
         l->next->need[comm ? 0 : 1] = comm ? l->count[0] : l->waited;
         l->next++;
         l->started[i] = ++l->count[comm];
+        l->waited = !comm && l->rest > l->waited ? l->rest : l->waited;
     }
 }
 
@@ -164,6 +275,24 @@ static void one_at_a_time(int64_t n, dtp_schedule_task *tasks)
     }
 }
 
+/* One task for each instruction that runs; behind them tasks of no time. */
+static void merge_chunks(int64_t n, dtp_schedule_task *tasks)
+{
+    int64_t last = -1;
+    for (int64_t t = 0; t < n; t++) {
+        if (!tasks[t].rest) {
+            tasks[++last] = tasks[t];
+            continue;
+        }
+        tasks[last].time_s += tasks[t].time_s;
+        tasks[last].exposed_s += tasks[t].exposed_s;
+        tasks[last].end_s = tasks[t].end_s;
+    }
+    while (++last < n) {
+        tasks[last] = (dtp_schedule_task){0};
+    }
+}
+
 dtp_schedule_task *dtp_schedule_simulate(const dtp_program *p, const dtp_machine *machine,
                                          bool overlaps, dtp_schedule_result *out)
 {
@@ -178,6 +307,7 @@ dtp_schedule_task *dtp_schedule_simulate(const dtp_program *p, const dtp_machine
         one_at_a_time(n, tasks);
     }
     *out = dtp_schedule_run((int32_t)n, tasks, machine->slowdown);
+    merge_chunks(n, tasks);
     return tasks;
 }
 
@@ -187,7 +317,7 @@ bool dtp_schedule_section(const dtp_program *p, const dtp_machine *machine, bool
     const int32_t from = dtp_section_begin(p, p->instrs, p->n_instrs, section);
     const int32_t to = dtp_section_begin(p, p->instrs, p->n_instrs, section + 1);
     const int32_t last = dtp_program_microbatches(p) - 1;
-    dtp_schedule_task *tasks = calloc((size_t)(to - from) + 1, sizeof *tasks);
+    dtp_schedule_task *tasks = calloc(2 * (size_t)(to - from) + 1, sizeof *tasks);
     task_list l = {0};
     const bool ok = tasks != NULL && begin_tasks(&l, p, overlaps ? machine->host_s : 0.0, tasks);
     if (ok) {

@@ -15,6 +15,7 @@
 
 typedef struct dtp_schedule_task {
     bool comm; /* on the communication resource */
+    bool rest; /* what is left of the collective of the task before it */
     int32_t instr;
     double time_s;
     double issued_s; /* the host has issued it, counted from the begin of the step */
@@ -37,14 +38,16 @@ typedef struct dtp_schedule_result {
  * exposed_comm_s. */
 dtp_schedule_result dtp_schedule_run(int32_t n, dtp_schedule_task *tasks, dtp_slowdown slowdown);
 
-/* Instructions but WAITs that a step runs, those of microbatches as often as they run. */
+/* Tasks of the instructions but WAITs that a step runs, those of microbatches as often as they run:
+ * one, of a collective in chunks (dtp_target.chunks) two. */
 int64_t dtp_schedule_count(const dtp_program *p);
 /* Tasks of a priced program (instr->time_s), in the order in which a step runs them, of which the
  * host issues one every host_s; `tasks` has room for dtp_schedule_count. False when out of
  * memory. */
 bool dtp_schedule_tasks(const dtp_program *p, double host_s, dtp_schedule_task *tasks);
 
-/* Both, with slowdown and host of the machine, all dtp_schedule_count of them; `tasks` is the
+/* Both, with slowdown and host of the machine, then one task for each instruction that runs; room
+ * for dtp_schedule_count, those behind have no time; they are the
  * caller's to free. Not `overlaps`: one task at a time, at full speed, and the host is not waited
  * for. NULL when out of memory, also when there are 2^31 tasks or more; *out is then unset. */
 dtp_schedule_task *dtp_schedule_simulate(const dtp_program *p, const dtp_machine *machine,

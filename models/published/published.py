@@ -15,13 +15,16 @@ import plot
 
 # On what a family of rows ran, where it is more or other than its rows say: network, target, whose kernels, options.
 # MaxText keeps all products but the first of the MLP (NVIDIA/dgxc-benchmarking maxtext/configure.sh @ 35a9aec, bf16);
-# fms-fsdp reduces gradients in bf16 (fms_fsdp/policies/mixed_precision.py @ 8ec8256).
+# paxml keeps products (SAVE_DOT_ONLY, paxml/paxml_mod_configs.py there); NeMo's recipe has ub_tp_comm_overlap
+# (nemotron/nemotron4-15b-synth.yaml there); fms-fsdp reduces gradients in bf16 (fms_fsdp/policies/mixed_precision.py @ 8ec8256).
 # nanotron's authors published all-reduces that fall from 436 to 33 GB/s between 1 and 64 hosts (AWS p5, EFA); NVIDIA's own
 # clusters are rail-optimised.
 FAMILIES = {'ultrascale': {'machine': 'h100_512_efa', 'target': 'nanotron'}, 'nanotron': {'target': 'nanotron'},
             'SimuMax': {'target': 'megatron', 'runtime': 'megatron'},
-            'NeMo': {'machine': 'h100_512', 'target': 'megatron', 'runtime': 'megatron'},
-            'paxml': {'machine': 'h100_512', 'runtime': 'maxtext'},
+            'NeMo': {'machine': 'h100_512', 'target': 'megatron_overlap', 'runtime': 'megatron'},
+            'paxml': {'machine': 'h100_512', 'runtime': 'maxtext', 'options': [
+                '--remat', 'layer keep=**.{attn.q.mm,attn.k.mm,attn.v.mm,attn.mm,mlp.up.mm,mlp.down.mm}'],
+                'recompute': 'all but products'},
             'maxtext-gpu': {'machine': 'h100_512', 'runtime': 'maxtext', 'options': [
                 '--remat', 'layer keep=**.{attn.q.mm,attn.k.mm,attn.v,attn.out,mlp.out}'], 'recompute': 'mlp.gate, mlp.up'},
             'fms-fsdp': {'options': ['--precision', 'bf16']}, 'maxtext-tpu': {'runtime': 'maxtext'}}

@@ -7,9 +7,11 @@
 
 #include "core/graph/ops/op_table.h"
 
-static const dtp_target *const targets[] = {
-    &dtp_target_cpu,   &dtp_target_cpu_packed,    &dtp_target_ref,      &dtp_target_cuda,
-    &dtp_target_torch, &dtp_target_torch_compile, &dtp_target_megatron, &dtp_target_nanotron};
+static const dtp_target *const targets[] = {&dtp_target_cpu,      &dtp_target_cpu_packed,
+                                            &dtp_target_ref,      &dtp_target_cuda,
+                                            &dtp_target_torch,    &dtp_target_torch_compile,
+                                            &dtp_target_megatron, &dtp_target_megatron_overlap,
+                                            &dtp_target_nanotron};
 
 enum { LIST_BYTES = 128, N_TARGETS = sizeof targets / sizeof targets[0] };
 

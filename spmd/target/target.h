@@ -53,6 +53,9 @@ typedef struct dtp_target {
                          forward pass made are kept (core/transform/regather.h) */
     bool buffers;     /* collectives that run ahead have buffers that are there anyway: overlap
                          needs no more memory */
+    bool chunks;      /* a gather of what a product reads, and a reduce-scatter of what one makes,
+                         run beside it in as many chunks as there are ranks: userbuffers of
+                         Transformer Engine */
     bool apart;       /* gathers and reduce-scatters of parameters are in no buckets */
     bool fsdp;        /* a framework gathers sharded parameters and keeps buffers for it
                            (spmd/lower/fsdp_memory.h) */
@@ -75,10 +78,10 @@ extern const dtp_target dtp_target_ref;
 /* `cuda`: the CUDA kernels; collectives of NCCL, on contiguous parts only. */
 extern const dtp_target dtp_target_cuda;
 
-/* `torch`: PyTorch, kernel by kernel; `torch_compile`: what torch.compile fuses; `megatron`
- * and `nanotron`: PyTorch as these frameworks use it. */
+/* `torch`: PyTorch, kernel by kernel; `torch_compile`: what torch.compile fuses; `megatron`,
+ * `megatron_overlap` (with --tp-comm-overlap) and `nanotron`: PyTorch as these frameworks use it. */
 extern const dtp_target dtp_target_torch, dtp_target_torch_compile, dtp_target_megatron,
-    dtp_target_nanotron;
+    dtp_target_megatron_overlap, dtp_target_nanotron;
 
 /* NULL when i is beyond the last one. */
 const dtp_target *dtp_target_at(int32_t i);

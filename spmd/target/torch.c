@@ -79,6 +79,10 @@ const dtp_target dtp_target_nanotron = {OF_TORCH,         .name = "nanotron",
 /* Tensors have the sequence first; linear layers
  * gather their input again (megatron/core/tensor_parallel/layers.py); gradients are reduced and
  * parameters gathered in their buffers (megatron/core/distributed/param_and_grad_buffer.py). */
-const dtp_target dtp_target_megatron = {
-    OF_TORCH,          .name = "megatron", .ops = megatron_ops, .fuse = DTP_FUSE_BIAS,
-    .regathers = true, .strided = true,    .buffers = true};
+#define OF_MEGATRON                                                                                \
+    OF_TORCH, .ops = megatron_ops, .fuse = DTP_FUSE_BIAS, .regathers = true, .strided = true,      \
+              .buffers = true
+
+const dtp_target dtp_target_megatron = {OF_MEGATRON, .name = "megatron"};
+const dtp_target dtp_target_megatron_overlap = {OF_MEGATRON, .name = "megatron_overlap",
+                                                .chunks = true};

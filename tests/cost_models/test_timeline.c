@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "cost_models/timeline.h"
+#include "spmd/target/target.h"
 
 enum { SEED = 77, MAX_TASKS = 40 };
 
@@ -204,7 +205,7 @@ static void test_timeline__compute_stops_at_waits_alone(void **state)
         {.kind = DTP_INSTR_START, .pair = 6, .time_s = 1.0},
         {.kind = DTP_INSTR_WAIT, .pair = 5},
     };
-    dtp_program p = {.n_instrs = 7, .instrs = instrs};
+    dtp_program p = {.target = &dtp_target_cpu, .n_instrs = 7, .instrs = instrs};
     dtp_schedule_task tasks[5];
     assert_int_equal(dtp_schedule_count(&p), 5);
     assert_true(dtp_schedule_tasks(&p, 0.0, tasks));
@@ -230,11 +231,98 @@ static void test_timeline__the_queue_runs_in_order(void **state)
         {.kind = DTP_INSTR_KERNEL, .time_s = 1.0},
         {.kind = DTP_INSTR_WAIT, .pair = 0},
     };
-    dtp_program p = {.n_instrs = 5, .instrs = instrs};
+    dtp_program p = {.target = &dtp_target_cpu, .n_instrs = 5, .instrs = instrs};
     dtp_schedule_result r;
     assert_true(dtp_schedule_program(&p, &MACHINE, &r, NULL));
     assert_true(fabs(r.end_s - 6.0) < 1e-12);
     assert_true(fabs(r.exposed_comm_s - 5.0) < 1e-12);
+}
+
+/* A norm, a gather of its result, the product that reads it (value 3), a norm (value 4), the sum of
+ * value 3 and `term`, and a reduce-scatter of the sum, of value 3 where term is 0; over 4 ranks. */
+static double chunked_end(const dtp_target *target, double gather_s, dtp_value_id term)
+{
+    dtp_op_def product = {.name = "einsum", .flags = DTP_OP_CONTRACTION}, other = {.name = "norm"},
+               add = {.name = "add"};
+    const dtp_value_id value[] = {0, 1, 2, 3, 4, 5, 6}, both[] = {3, term};
+    dtp_instr instrs[] = {
+        {.kind = DTP_INSTR_KERNEL, .op = &other, .n_out = 1, .out = &value[0], .time_s = 1.0},
+        {.kind = DTP_INSTR_START,
+         .coll = {.kind = DTP_ALL_GATHER, .set = 1},
+         .n_in = 1,
+         .in = &value[0],
+         .n_out = 1,
+         .out = &value[1],
+         .pair = 2,
+         .time_s = gather_s},
+        {.kind = DTP_INSTR_WAIT, .pair = 1},
+        {.kind = DTP_INSTR_KERNEL,
+         .op = &product,
+         .n_in = 1,
+         .in = &value[1],
+         .n_out = 1,
+         .out = &value[3],
+         .time_s = 8.0},
+        {.kind = DTP_INSTR_KERNEL,
+         .op = &other,
+         .n_in = 1,
+         .in = &value[2],
+         .n_out = 1,
+         .out = &value[4],
+         .time_s = 2.0},
+        {.kind = DTP_INSTR_KERNEL,
+         .op = &add,
+         .n_in = 2,
+         .in = both,
+         .n_out = 1,
+         .out = &value[5],
+         .time_s = 1.0},
+        {.kind = DTP_INSTR_START,
+         .coll = {.kind = DTP_REDUCE_SCATTER, .set = 1},
+         .n_in = 1,
+         .in = term > 0 ? &value[5] : &value[3],
+         .n_out = 1,
+         .out = &value[6],
+         .pair = 7,
+         .time_s = 4.0},
+        {.kind = DTP_INSTR_WAIT, .pair = 6},
+    };
+    dtp_program p = {
+        .mesh = {.n_dims = 1, .sizes = {4}}, .target = target, .n_instrs = 8, .instrs = instrs};
+    dtp_schedule_result r;
+    double exposed[8], all = 0.0;
+    assert_true(dtp_schedule_program(&p, &MACHINE, &r, exposed));
+    for (int i = 0; i < 8; i++) {
+        all += exposed[i];
+    }
+    assert_true(fabs(all - r.exposed_comm_s) < 1e-12);
+    dtp_schedule_task *tasks = dtp_schedule_simulate(&p, &MACHINE, true, &r);
+    assert_non_null(tasks);
+    for (int t = 0, i = 0; i < 8; i++) {
+        if (instrs[i].kind != DTP_INSTR_WAIT) {
+            assert_int_equal(tasks[t].instr, i);
+            assert_true(tasks[t++].time_s == instrs[i].time_s);
+        }
+    }
+    free(tasks);
+    return r.end_s;
+}
+
+/* By hand. In chunks the product begins after a quarter of the gather, and the next kernel after all
+ * of it; a reduce-scatter runs beside what follows its last product, but for a quarter. */
+static void test_timeline__chunks_run_beside_products(void **state)
+{
+    (void)state;
+    const dtp_target *plain = &dtp_target_megatron, *chunks = &dtp_target_megatron_overlap;
+    assert_true(fabs(chunked_end(plain, 4.0, 4) - (1 + 4 + 8 + 2 + 1 + 4)) < 1e-12);
+    /* value 4 is made by no product: what is after the add is not known to be one's */
+    assert_true(fabs(chunked_end(chunks, 4.0, 4) - (1 + 1 + 8 + 2 + 1 + 4)) < 1e-12);
+    /* the gather outlasts the product */
+    assert_true(fabs(chunked_end(chunks, 16.0, 4) - (1 + 16 + 2 + 1 + 4)) < 1e-12);
+    /* all but the last chunk, 3 s, beside the norm and the add */
+    assert_true(fabs(chunked_end(chunks, 4.0, 3) - (1 + 1 + 8 + 2 + 1 + 1)) < 1e-12);
+    /* or beside the product, too */
+    assert_true(fabs(chunked_end(chunks, 4.0, 0) - (1 + 1 + 8 + 2 + 1 + 1)) < 1e-12);
 }
 
 /* Where the machine does not overlap, tasks run one after the other, at full speed. */
@@ -249,7 +337,7 @@ static void test_timeline__without_overlap_is_a_sum(void **state)
     };
     const dtp_graph g = {.microbatches = 2};
     const dtp_machine slow = {.slowdown = {2.0, 2.0}, .host_s = 100.0};
-    dtp_program p = {.graph = &g, .n_instrs = 4, .instrs = instrs};
+    dtp_program p = {.graph = &g, .target = &dtp_target_cpu, .n_instrs = 4, .instrs = instrs};
     dtp_schedule_result r;
     dtp_schedule_task *tasks = dtp_schedule_simulate(&p, &slow, false, &r);
     assert_non_null(tasks);
@@ -277,7 +365,7 @@ static void test_timeline__adds_up_runs_of_an_instruction(void **state)
         {.kind = DTP_INSTR_WAIT, .phase = DTP_UPDATE, .pair = 4},
     };
     const dtp_graph g = {.microbatches = 3};
-    dtp_program p = {.graph = &g, .n_instrs = 6, .instrs = instrs};
+    dtp_program p = {.graph = &g, .target = &dtp_target_cpu, .n_instrs = 6, .instrs = instrs};
     dtp_schedule_result r;
     assert_int_equal(dtp_schedule_count(&p), 10);
     assert_true(dtp_schedule_program(&p, &MACHINE, &r, NULL));
@@ -294,6 +382,7 @@ int main(void)
         cmocka_unit_test(test_timeline__slows_both_while_they_overlap),
         cmocka_unit_test(test_timeline__compute_stops_at_waits_alone),
         cmocka_unit_test(test_timeline__the_queue_runs_in_order),
+        cmocka_unit_test(test_timeline__chunks_run_beside_products),
         cmocka_unit_test(test_timeline__without_overlap_is_a_sum),
         cmocka_unit_test(test_timeline__adds_up_runs_of_an_instruction),
     };

@@ -18,13 +18,13 @@ static void test_target__found_by_name_and_listed_when_unknown(void **state)
         assert_int_equal(dtp_target_find(dtp_target_at(n)->name, &found, NULL), DTP_OK);
         assert_ptr_equal(found, dtp_target_at(n));
     }
-    assert_int_equal(n, 8);
+    assert_int_equal(n, 9);
     const dtp_target *none = NULL;
     dtp_err err = {0};
     assert_int_equal(dtp_target_find("gpu", &none, &err), DTP_INVALID);
     assert_string_equal(err.msg,
                         "there is no target 'gpu'; targets are cpu, cpu_packed, ref, cuda, torch, "
-                        "torch_compile, megatron, nanotron");
+                        "torch_compile, megatron, megatron_overlap, nanotron");
     assert_null(none);
 }
 
@@ -113,7 +113,7 @@ static void test_target__has_tf32_or_refuses_it(void **state)
     assert_int_equal(dtp_target_takes_precision(&dtp_target_cpu, g, &err), DTP_UNSUPPORTED);
     assert_string_equal(err.msg,
                         "precision 'tf32': target 'cpu' has no such products, only target cuda, "
-                        "torch, torch_compile, megatron, nanotron");
+                        "torch, torch_compile, megatron, megatron_overlap, nanotron");
     dtp_graph_destroy(g);
 }
 
