@@ -3,6 +3,7 @@
  * order, so results do not depend on the number of threads. */
 #include <string.h>
 
+#include "executor/cpu/conv_library.h"
 #include "executor/cpu/gemm/gemm.h"
 #include "executor/cpu/kernels.h"
 #include "executor/cpu/loops/halves.h"
@@ -209,11 +210,22 @@ static float *matrix_of(const conv_job *j, int64_t group)
 
 /* ---- units ---- */
 
+/* The rows of x of channels from `first` on, where they lie. */
+static float *rows_of_x(const conv_job *j, const places_tile *t, int64_t first)
+{
+    const dtp_conv_plan *p = j->p;
+    const int64_t at = dtp_conv_offset(&p->batch, DTP_CONV_X, t->batch) + t->first +
+                       dtp_conv_offset(&p->groups, DTP_CONV_X, t->group) +
+                       dtp_conv_offset(&p->ins, DTP_CONV_X, first);
+    return (p->result == DTP_CONV_X ? j->sum : (float *)(uintptr_t)j->data[DTP_CONV_X]) + at;
+}
+
 /* Channels [first, first + n) at a tile; `again`: the tile has a sum of other channels. */
 static void step(const conv_job *j, const places_tile *t, int64_t first, int64_t n, bool again)
 {
     const dtp_conv_plan *p = j->p;
     float *col = j->tiles, *tile = col + p->block * p->taps * p->tile;
+    int64_t ldc = t->n;
     float *w = matrix_of(j, t->group) + first * p->taps;
     int64_t ldy;
     float *y = rows_of_y(j, t, tile, &ldy);
@@ -222,25 +234,28 @@ static void step(const conv_job *j, const places_tile *t, int64_t first, int64_t
     if (copied && p->result != DTP_CONV_Y) {
         copy_y(j, t, tile);
     }
-    if (p->result != DTP_CONV_X) {
+    if (p->x_rows) {
+        col = rows_of_x(j, t, first);
+        ldc = p->ins.n > 0 ? p->ins.stride[DTP_CONV_X][0] : t->n;
+    } else if (p->result != DTP_CONV_X) {
         columns(j, t, first, n, true, col);
     }
     switch (p->result) {
     case DTP_CONV_Y:
         g = (dtp_gemm){false, false, p->outs.total, t->n, n * p->taps, 1.0f, again ? 1.0f : 0.0f, w,
-                       col,   y,     j->ldw,        t->n, ldy};
+                       col,   y,     j->ldw,        ldc,  ldy};
         break;
     case DTP_CONV_X:
         g = (dtp_gemm){true, false, n * p->taps, t->n,   p->outs.total, 1.0f, 0.0f,
-                       w,    y,     col,         j->ldw, ldy,           t->n};
+                       w,    y,     col,         j->ldw, ldy,           ldc};
         break;
     default:
         g = (dtp_gemm){false, true, p->outs.total, n * p->taps, t->n,  1.0f, 1.0f, y,
-                       col,   w,    ldy,           t->n,        j->ldw};
+                       col,   w,    ldy,           ldc,         j->ldw};
         break;
     }
     dtp_gemm_serial(&g);
-    if (p->result == DTP_CONV_X) {
+    if (p->result == DTP_CONV_X && !p->x_rows) {
         columns(j, t, first, n, false, col);
     }
     if (copied && p->result == DTP_CONV_Y && first + n == p->ins.total) {
@@ -288,12 +303,22 @@ static unit unit_of(const dtp_conv_plan *p, const int64_t n[3], int64_t i)
     return u;
 }
 
+typedef struct conv_state {
+    dtp_conv_plan plan;
+    dtp_conv_library *library; /* NULL: by products */
+} conv_state;
+
 static dtp_status conv_kernel(const dtp_kernel_args *args, dtp_err *err)
 {
-    const dtp_conv_plan *p = args->state;
+    const conv_state *state = args->state;
+    const dtp_conv_plan *p = &state->plan;
     const dtp_view *out = &args->out[0];
     float *space = args->workspace;
     (void)err;
+    if (state->library != NULL) {
+        dtp_conv_library_run(state->library, args);
+        return DTP_OK;
+    }
     conv_job job = {.p = p, .sum = p->wide ? space + p->elems[0] : out->data};
     for (int32_t i = 0; i < DTP_CONV_PARTS; i++) {
         job.data[i] = p->at[i] < 0 ? job.sum : args->in[p->at[i]].data;
@@ -321,9 +346,7 @@ static dtp_status conv_kernel(const dtp_kernel_args *args, dtp_err *err)
                                                                        : n[1] * n[2]);
     const int64_t used =
         elems > 0 && n[0] > 0 && n[1] > 0 && n[2] > 0 && p->outs.total > 0 ? units : 0;
-    const double madds = (double)p->groups.total * (double)p->batch.total * (double)p->places *
-                         (double)p->ins.total * (double)p->outs.total * (double)p->taps;
-    const int32_t wanted = dtp_cpu_team_of_products(args->threads, madds);
+    const int32_t wanted = dtp_cpu_team_of_products(args->threads, p->madds);
     const int32_t team = wanted < p->sets ? wanted : (int32_t)p->sets;
     const int entered = dtp_gemm_enter();
 #pragma omp parallel num_threads(team) if (team > 1)
@@ -349,9 +372,10 @@ static dtp_status conv_kernel(const dtp_kernel_args *args, dtp_err *err)
 static dtp_status conv_bind(const dtp_kernel_args *args, dtp_arena *arena, void **state,
                             dtp_err *err)
 {
-    dtp_conv_plan *plan;
-    DTP_STATE(arena, state, plan, err);
-    dtp_conv_plan_bind(args, plan);
+    conv_state *s;
+    DTP_STATE(arena, state, s, err);
+    dtp_conv_plan_bind(args, &s->plan);
+    DTP_TRY(dtp_conv_library_bind(args, &s->plan, arena, &s->library, err));
     const int64_t needs = dtp_cpu_conv_workspace(args->call);
     return args->workspace_bytes >= needs
                ? DTP_OK

@@ -1,140 +1,197 @@
-/* pool and pool_grad: threads share the rows. */
+/* pool and pool_grad: threads share the rows. Places that are neighbours along the last axis are
+ * looked at together, tap by tap. */
 #include <math.h>
 #include <string.h>
 
 #include "executor/cpu/kernels.h"
 #include "executor/cpu/loops/halves.h"
 #include "executor/cpu/loops/parallel.h"
+#include "executor/cpu/loops/simd.h"
 #include "executor/device/backend.h"
 #include "executor/device/bound/pool.h"
 
-/* Taps [from, to) of an axis that lie within x, for a place of y. */
-static void taps_within(const dtp_conv_axis *a, int64_t place, int64_t range[2], int64_t *first)
+enum { RUN = 256 }; /* places, at most */
+
+/* n of them from `o` on along the last axis. */
+typedef struct run {
+    int64_t o[DTP_CONV_AXES], n;
+} run;
+
+/* What the windows of a run have inside of x: the maximum (of equals the first, a NaN before all)
+ * and its tap, -1: nothing; or the sum. */
+typedef struct found {
+    int64_t tap[RUN];
+    float max[RUN], value[RUN];
+    double sum[RUN];
+} found;
+
+/* n elements, `step` apart, as f32; and back. */
+static void load(dtp_dtype dtype, int64_t n, const void *from, int64_t at, int64_t step, float *to)
 {
-    *first = place * a->stride - a->before;
-    const int64_t left = a->in - *first; /* up to the end of x */
-    const int64_t from = *first < 0 ? (a->dilation - 1 - *first) / a->dilation : 0;
+    if (dtype != DTP_F32) {
+        dtp_widen(dtype, n, (const uint16_t *)from + at, step, to);
+        return;
+    }
+    const float *x = (const float *)from + at;
+    for (int64_t j = 0; j < n; j++) {
+        to[j] = x[j * step];
+    }
+}
+
+static void store(dtp_dtype dtype, int64_t n, const float *from, void *to, int64_t at, int64_t step)
+{
+    if (dtype != DTP_F32) {
+        dtp_narrow(dtype, n, from, (uint16_t *)to + at, step);
+        return;
+    }
+    float *y = (float *)to + at;
+    for (int64_t j = 0; j < n; j++) {
+        y[j * step] = from[j];
+    }
+}
+
+DTP_CPU_CLONES static void take_larger(int64_t n, const float *value, int64_t number, float *max,
+                                       int64_t *tap)
+{
+#pragma omp simd
+    for (int64_t j = 0; j < n; j++) {
+        const bool takes =
+            tap[j] < 0 || value[j] > max[j] || (value[j] != value[j] && max[j] == max[j]); /* NaN */
+        max[j] = takes ? value[j] : max[j];
+        tap[j] = takes ? number : tap[j];
+    }
+}
+
+/* Taps [from, to) of an axis that lie within x, for a place of y. */
+static void taps_within(const dtp_conv_axis *a, int64_t place, int64_t range[2])
+{
+    const int64_t first = place * a->stride - a->before;
+    const int64_t left = a->in - first; /* up to the end of x */
+    const int64_t from = first < 0 ? (a->dilation - 1 - first) / a->dilation : 0;
     const int64_t to = left <= 0 ? 0 : (left - 1) / a->dilation + 1;
     range[1] = to < a->size ? to : a->size;
     range[0] = from < range[1] ? from : range[1];
 }
 
-static float get(dtp_dtype dtype, const void *data, int64_t at)
+/* A tap of the windows of a run: the places [from, to) that have it within x, and where the first
+ * of these has it. */
+typedef struct tap_of_run {
+    int64_t number, from, to, at[DTP_CONV_AXES];
+} tap_of_run;
+
+/* The tap after t, which begins with number -1; false: there is none. */
+static bool next_tap(const dtp_bound_pool *p, const run *r, tap_of_run *t)
 {
-    return dtype == DTP_F32 ? ((const float *)data)[at] : dtp_float_at(dtype, data, at);
-}
-
-/* What a window has inside of x: elements, their sum, the maximum (of equals the first, a NaN
- * before all) and its tap. */
-typedef struct found {
-    int64_t n, tap[DTP_CONV_AXES];
-    float max;
-    double sum;
-} found;
-
-/* The taps of the window at a place within x: ranges, and the offset of tap 0. */
-typedef struct window {
-    int64_t range[DTP_CONV_AXES][2], step[DTP_CONV_AXES], base;
-} window;
-
-static window window_at(const dtp_bound_pool *p, int32_t view, const int64_t o[DTP_CONV_AXES])
-{
-    window w = {.base = 0};
-    for (int32_t i = 0; i < DTP_CONV_AXES; i++) {
-        int64_t first;
-        taps_within(&p->axis[i], o[i], w.range[i], &first);
-        w.step[i] = p->axis[i].dilation * p->step[view][i];
-        w.base += first * p->step[view][i];
+    const dtp_conv_axis *last = &p->axis[2];
+    bool within = false;
+    while (!within && ++t->number < p->taps) {
+        const int64_t tap[] = {t->number / last->size / p->axis[1].size,
+                               t->number / last->size % p->axis[1].size, t->number % last->size};
+        within = true;
+        for (int32_t i = 0; i < DTP_CONV_AXES; i++) {
+            const dtp_conv_axis *a = &p->axis[i];
+            t->at[i] = r->o[i] * a->stride - a->before + tap[i] * a->dilation;
+            within = within && (i == 2 || (t->at[i] >= 0 && t->at[i] < a->in));
+        }
+        t->from = t->at[2] < 0 ? (last->stride - 1 - t->at[2]) / last->stride : 0;
+        const int64_t end = t->at[2] < last->in ? (last->in - 1 - t->at[2]) / last->stride + 1 : 0;
+        t->to = end < r->n ? end : r->n;
+        t->at[2] += t->from * last->stride;
+        within = within && t->from < t->to;
     }
-    return w;
+    return within;
 }
 
-static found look(const window *w, dtp_dtype dtype, const void *x, int64_t row)
+static void look(const dtp_bound_pool *p, const run *r, dtp_dtype dtype, const void *x, int64_t row,
+                 found *f)
 {
-    found f = {.max = -INFINITY};
-    for (int64_t a = w->range[0][0]; a < w->range[0][1]; a++) {
-        for (int64_t b = w->range[1][0]; b < w->range[1][1]; b++) {
-            int64_t at =
-                row + w->base + a * w->step[0] + b * w->step[1] + w->range[2][0] * w->step[2];
-            for (int64_t c = w->range[2][0]; c < w->range[2][1]; c++, at += w->step[2], f.n++) {
-                const float value = get(dtype, x, at);
-                f.sum += (double)value;
-                if (f.n == 0 || value > f.max || (isnan(value) && !isnan(f.max))) {
-                    f.tap[0] = a;
-                    f.tap[1] = b;
-                    f.tap[2] = c;
-                    f.max = value;
-                }
-            }
+    for (int64_t j = 0; j < r->n; j++) {
+        f->tap[j] = -1;
+        f->max[j] = -INFINITY;
+        f->sum[j] = 0.0;
+    }
+    for (tap_of_run t = {.number = -1}; next_tap(p, r, &t);) {
+        int64_t at = row;
+        for (int32_t i = 0; i < DTP_CONV_AXES; i++) {
+            at += t.at[i] * p->step[DTP_POOL_X][i];
+        }
+        load(dtype, t.to - t.from, x, at, p->axis[2].stride * p->step[DTP_POOL_X][2], f->value);
+        if (p->max) {
+            take_larger(t.to - t.from, f->value, t.number, f->max + t.from, f->tap + t.from);
+        }
+        for (int64_t j = t.from; j < t.to && !p->max; j++) {
+            f->sum[j] += (double)f->value[j - t.from];
         }
     }
-    return f;
 }
 
-static double divisor(const dtp_bound_pool *p, const window *w)
+/* By what place j of a run is divided. */
+static double divisor(const dtp_bound_pool *p, const run *r, int64_t j)
 {
     double n = 1.0;
-    for (int32_t i = 0; i < DTP_CONV_AXES; i++) {
-        n *= (double)(w->range[i][1] - w->range[i][0]);
+    for (int32_t i = 0; i < DTP_CONV_AXES && p->inside; i++) {
+        int64_t range[2];
+        taps_within(&p->axis[i], r->o[i] + (i == 2 ? j : 0), range);
+        n *= (double)(range[1] - range[0]);
     }
     return p->inside ? n : (double)p->taps;
 }
 
-static void place_of(const dtp_bound_pool *p, int64_t place, int64_t o[DTP_CONV_AXES])
+/* The run after r, which begins with n = 0; false: there is none. Offsets of its first place. */
+static bool next_run(const dtp_bound_pool *p, run *r)
 {
-    for (int32_t i = DTP_CONV_AXES - 1; i >= 0; i--) {
-        o[i] = place % p->axis[i].out;
-        place /= p->axis[i].out;
+    r->o[2] += r->n;
+    for (int32_t i = 2; i > 0 && r->o[i] == p->axis[i].out; i--) {
+        r->o[i] = 0;
+        r->o[i - 1]++;
     }
+    const int64_t left = p->axis[2].out - r->o[2];
+    r->n = left < RUN ? left : RUN;
+    return p->places > 0 && r->o[0] < p->axis[0].out;
+}
+
+static int64_t place_in(const dtp_bound_pool *p, int32_t view, const run *r)
+{
+    return r->o[0] * p->step[view][0] + r->o[1] * p->step[view][1] + r->o[2] * p->step[view][2];
 }
 
 static void pool_row(const dtp_kernel_args *args, const dtp_bound_pool *p, int64_t row)
 {
-    int64_t off[DTP_NEST_VIEWS], o[DTP_CONV_AXES];
+    int64_t off[DTP_NEST_VIEWS];
+    found f;
     const dtp_view *x = &args->in[0], *y = &args->out[0];
     dtp_nest_elem(&p->rows, row, off);
-    for (int64_t place = 0; place < p->places; place++) {
-        place_of(p, place, o);
-        const window w = window_at(p, DTP_POOL_X, o);
-        const found f = look(&w, x->local.dtype, x->data, off[DTP_POOL_X]);
-        int64_t at = off[DTP_POOL_OUT];
-        for (int32_t i = 0; i < DTP_CONV_AXES; i++) {
-            at += o[i] * p->step[DTP_POOL_OUT][i];
+    for (run r = {.n = 0}; next_run(p, &r);) {
+        look(p, &r, x->local.dtype, x->data, off[DTP_POOL_X], &f);
+        for (int64_t j = 0; j < r.n && !p->max; j++) {
+            f.max[j] = (float)(f.sum[j] / divisor(p, &r, j));
         }
-        dtp_float_put(y->local.dtype, y->data, at,
-                      p->max ? f.max : (float)(f.sum / divisor(p, &w)));
+        store(y->local.dtype, r.n, f.max, y->data,
+              off[DTP_POOL_OUT] + place_in(p, DTP_POOL_OUT, &r), p->step[DTP_POOL_OUT][2]);
     }
 }
 
-/* Where a tap of the window at a place is in a dense row of x. */
-static int64_t in_row(const dtp_bound_pool *p, const int64_t o[DTP_CONV_AXES],
-                      const int64_t tap[DTP_CONV_AXES])
+/* Adds what the places of a run give to a dense row of dx. */
+static void add_run(const dtp_bound_pool *p, const run *r, const found *f, const float *dy,
+                    float *dx)
 {
-    int64_t at = 0;
-    for (int32_t i = 0; i < DTP_CONV_AXES; i++) {
-        const dtp_conv_axis *a = &p->axis[i];
-        at = at * a->in + o[i] * a->stride - a->before + tap[i] * a->dilation;
+    const dtp_conv_axis *a = p->axis;
+    for (int64_t j = 0; j < r->n && p->max; j++) {
+        const int64_t k = f->tap[j] < 0 ? 0 : f->tap[j];
+        const int64_t tap[] = {k / a[2].size / a[1].size, k / a[2].size % a[1].size, k % a[2].size};
+        int64_t at = 0;
+        for (int32_t i = 0; i < DTP_CONV_AXES; i++) {
+            const int64_t o = r->o[i] + (i == 2 ? j : 0);
+            at = at * a[i].in + o * a[i].stride - a[i].before + tap[i] * a[i].dilation;
+        }
+        if (f->tap[j] >= 0) {
+            dx[at] += dy[j];
+        }
     }
-    return at;
-}
-
-/* Adds what one place of y gives to a dense row of dx. */
-static void add_place(const dtp_bound_pool *p, const int64_t o[DTP_CONV_AXES], const void *x,
-                      dtp_dtype dtype, float dy, float *dx)
-{
-    const window w = window_at(p, DTP_POOL_X, o);
-    if (p->max) {
-        const found f = look(&w, dtype, x, 0);
-        dx[f.n > 0 ? in_row(p, o, f.tap) : 0] += f.n > 0 ? dy : 0.0f;
-        return;
-    }
-    const float each = (float)((double)dy / divisor(p, &w));
-    for (int64_t a = w.range[0][0]; a < w.range[0][1]; a++) {
-        for (int64_t b = w.range[1][0]; b < w.range[1][1]; b++) {
-            for (int64_t c = w.range[2][0]; c < w.range[2][1]; c++) {
-                const int64_t tap[] = {a, b, c};
-                dx[in_row(p, o, tap)] += each;
-            }
+    for (tap_of_run t = {.number = -1}; !p->max && next_tap(p, r, &t);) {
+        float *to = dx + (t.at[0] * a[1].in + t.at[1]) * a[2].in + t.at[2];
+        for (int64_t j = t.from; j < t.to; j++, to += a[2].stride) {
+            *to += dy[j];
         }
     }
 }
@@ -143,30 +200,31 @@ static void add_place(const dtp_bound_pool *p, const int64_t o[DTP_CONV_AXES], c
 static void pool_grad_row(const dtp_kernel_args *args, const dtp_bound_pool *p, int64_t row,
                           float *sum)
 {
-    int64_t off[DTP_NEST_VIEWS], o[DTP_CONV_AXES];
+    int64_t off[DTP_NEST_VIEWS];
+    float each[RUN];
+    found f;
     const dtp_view *x = &args->in[0], *dy = &args->in[1], *dx = &args->out[0];
-    const int64_t step[] = {p->axis[1].in * p->axis[2].in, p->axis[2].in, 1};
-    const int64_t inner = p->kept[1] * p->kept[2];
-    const int64_t bytes = dtp_dtype_bytes(x->local.dtype);
     dtp_nest_elem(&p->rows, row, off);
-    const char *of_x = (const char *)x->data + off[DTP_POOL_X] * bytes;
     memset(sum, 0, (size_t)p->elems * sizeof *sum);
-    for (int64_t place = 0; place < p->places; place++) {
-        place_of(p, place, o);
-        int64_t at = off[DTP_POOL_DY];
-        for (int32_t i = 0; i < DTP_CONV_AXES; i++) {
-            at += o[i] * p->step[DTP_POOL_DY][i];
+    for (run r = {.n = 0}; next_run(p, &r);) {
+        if (p->max) {
+            look(p, &r, x->local.dtype, x->data, off[DTP_POOL_X], &f);
         }
-        add_place(p, o, of_x, x->local.dtype, get(dy->local.dtype, dy->data, at), sum);
+        load(dy->local.dtype, r.n, dy->data, off[DTP_POOL_DY] + place_in(p, DTP_POOL_DY, &r),
+             p->step[DTP_POOL_DY][2], each);
+        for (int64_t j = 0; j < r.n && !p->max; j++) {
+            each[j] = (float)((double)each[j] / divisor(p, &r, j));
+        }
+        add_run(p, &r, &f, each, sum);
     }
-    for (int64_t i = 0; i < p->results; i++) {
-        const int64_t e[] = {i / inner, i / p->kept[2] % p->kept[1], i % p->kept[2]};
-        int64_t at = off[DTP_POOL_OUT], from = 0;
-        for (int32_t k = 0; k < DTP_CONV_AXES; k++) {
-            at += e[k] * p->step[DTP_POOL_OUT][k];
-            from += (e[k] + p->first[k]) * step[k];
-        }
-        dtp_float_put(dx->local.dtype, dx->data, at, sum[from]);
+    for (int64_t i = 0; i < p->kept[0] * p->kept[1] && p->results > 0; i++) {
+        const int64_t e[] = {i / p->kept[1], i % p->kept[1]};
+        const int64_t *to = p->step[DTP_POOL_OUT];
+        const int64_t from =
+            ((e[0] + p->first[0]) * p->axis[1].in + e[1] + p->first[1]) * p->axis[2].in +
+            p->first[2];
+        store(dx->local.dtype, p->kept[2], sum + from, dx->data,
+              off[DTP_POOL_OUT] + e[0] * to[0] + e[1] * to[1], to[2]);
     }
 }
 

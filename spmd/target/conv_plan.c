@@ -91,9 +91,23 @@ static bool is_dense(const dtp_conv_plan *p, dtp_conv_part part)
     int64_t want = 1;
     bool is = true;
     for (int32_t i = DTP_CONV_AXES - 1; i >= 0; i--) {
-        const int64_t size = part == DTP_CONV_W ? p->axis[i].size : p->axis[i].out;
+        const dtp_conv_axis *a = &p->axis[i];
+        const int64_t size = part == DTP_CONV_W ? a->size : part == DTP_CONV_X ? a->in : a->out;
         is = is && (size == 1 || p->step[part][i] == want);
         want *= size;
+    }
+    return is;
+}
+
+/* Are windows the elements of x, and rows of x and y, f32, those of matrices? */
+static bool has_x_rows(const dtp_conv_plan *p)
+{
+    bool is = p->y_rows && p->ins.n <= 1 && is_dense(p, DTP_CONV_X) &&
+              p->dtype[DTP_CONV_X] == DTP_F32 && p->dtype[DTP_CONV_Y] == DTP_F32 &&
+              (p->ins.total == 1 || p->ins.stride[DTP_CONV_X][0] >= p->places);
+    for (int32_t i = 0; i < DTP_CONV_AXES; i++) {
+        const dtp_conv_axis *a = &p->axis[i];
+        is = is && a->size == 1 && a->stride == 1 && a->before == 0 && a->in == a->out;
     }
     return is;
 }
@@ -104,8 +118,6 @@ static void set_blocks(dtp_conv_plan *p)
     const int64_t rows = p->ins.total * p->taps, blocks = rows / ROWS + (rows % ROWS > 0 ? 1 : 0);
     const int64_t n = least(blocks > 0 ? blocks : 1, p->ins.total > 0 ? p->ins.total : 1);
     p->block = (p->ins.total + n - 1) / n;
-    p->chunk = batches ? least((COLUMNS + p->places - 1) / p->places, p->batch.total) : 1;
-    p->tile = least(p->chunk * p->places, COLUMNS);
     p->w_matrix = (p->dtype[DTP_CONV_W] == DTP_F32 || p->result == DTP_CONV_W) && p->outs.n <= 1 &&
                   p->ins.n <= 1 && is_dense(p, DTP_CONV_W) &&
                   (p->ins.total == 1 || p->ins.stride[DTP_CONV_W][0] == p->taps) &&
@@ -113,6 +125,19 @@ static void set_blocks(dtp_conv_plan *p)
     p->y_rows = (p->dtype[DTP_CONV_Y] == DTP_F32 || p->result == DTP_CONV_Y) && p->outs.n <= 1 &&
                 is_dense(p, DTP_CONV_Y) &&
                 (p->outs.total == 1 || p->outs.stride[DTP_CONV_Y][0] >= p->places);
+    p->x_rows = has_x_rows(p);
+    p->chunk =
+        batches && !p->x_rows ? least((COLUMNS + p->places - 1) / p->places, p->batch.total) : 1;
+    p->tile = least(p->chunk * p->places, COLUMNS);
+    if (p->x_rows && batches) {
+        const int64_t each = p->places * p->batch.total / DTP_CONV_MOST_SETS;
+        p->tile = least(each > COLUMNS ? each : COLUMNS, p->places);
+    }
+    for (int32_t i = 0; i < DTP_CONV_AXES && p->x_rows; i++) { /* places are one dim */
+        const bool last = i == DTP_CONV_AXES - 1;
+        p->axis[i].in = p->axis[i].out = last ? p->places : 1;
+        p->step[DTP_CONV_X][i] = p->step[DTP_CONV_Y][i] = last ? 1 : 0;
+    }
     p->wide = dtp_dtype_is_half(p->dtype[p->result]);
     const int64_t in_blocks = p->block > 0 ? (p->ins.total + p->block - 1) / p->block : 0;
     const int64_t chunks = batches ? (p->batch.total + p->chunk - 1) / p->chunk : 0;
@@ -122,6 +147,98 @@ static void set_blocks(dtp_conv_plan *p)
                                                                        : in_blocks);
     p->sets = units < 1 ? 1 : least(units, DTP_CONV_MOST_SETS);
     p->elems[0] = p->w_matrix ? 0 : p->groups.total * p->outs.total * p->ins.total * p->taps;
+}
+
+/* ---- pieces of a library ---- */
+
+enum {
+    CHANNELS = 16,           /* that it multiplies at once */
+    PIECE_PLACES = 784,      /* of a piece, about */
+    PIECE_CHANNELS = 64,     /* at least */
+    PIECE_SCRATCH = 1 << 16, /* bytes of its own per thread, at least */
+    WEIGHT_PARTS = 8,        /* units of a weight gradient, about */
+    MOST_PIECE = 16 << 20,   /* bytes of what a thread works on */
+    MOST_PIECES = 32 << 20   /* and of those of all */
+};
+static const double LEAST_MADDS = 1e6;
+
+/* A tensor that has groups walks them and the channels of one as one dim. */
+static bool is_one_dim(const dtp_conv_plan *p, const dtp_conv_run *in_group, dtp_conv_part part)
+{
+    return p->groups.n == 0 || in_group->n == 0 ||
+           p->groups.stride[part][0] == in_group->stride[part][0] * in_group->total;
+}
+
+static bool has_pieces(const dtp_conv_plan *p)
+{
+    const bool depthwise = p->groups.total >= CHANNELS && p->ins.total == 1 && p->outs.total == 1;
+    const int64_t in = p->ins.total, rows = p->result == DTP_CONV_X ? in : in * p->taps;
+    const dtp_dtype type = p->result == DTP_CONV_X ? p->dtype[DTP_CONV_Y] : p->dtype[DTP_CONV_X];
+    bool is = type == DTP_F32 || type == DTP_BF16;
+    for (int32_t i = 0; i < DTP_CONV_PARTS; i++) {
+        is = is && (p->dtype[i] == type || (p->at[i] < 0 && p->dtype[i] == DTP_F32));
+    }
+    return is && p->madds >= LEAST_MADDS && p->groups.n <= 1 && p->batch.n <= 1 && p->ins.n <= 1 &&
+           p->outs.n <= 1 && (depthwise || (rows >= CHANNELS && p->outs.total >= CHANNELS)) &&
+           is_one_dim(p, &p->ins, DTP_CONV_X) && is_one_dim(p, &p->outs, DTP_CONV_Y);
+}
+
+/* The largest divisor of n that is at most `most`, such that a part is a multiple of `unit`. */
+static int64_t parts_of(int64_t n, int64_t most, int64_t unit)
+{
+    int64_t parts = least(most, n / unit);
+    while (parts > 1 && n % (parts * unit) != 0) {
+        parts--;
+    }
+    return parts > 1 ? parts : 1;
+}
+
+static int64_t rounded(int64_t channels)
+{
+    return (channels + CHANNELS - 1) / CHANNELS * CHANNELS;
+}
+
+static void set_pieces(dtp_conv_plan *p)
+{
+    dtp_conv_piece *q = &p->piece;
+    if (!has_pieces(p)) {
+        return;
+    }
+    int64_t x_places = 1, chunk = least((PIECE_PLACES + p->places - 1) / p->places, p->batch.total);
+    while (p->batch.total % chunk != 0) {
+        chunk--;
+    }
+    for (int32_t i = 0; i < DTP_CONV_AXES; i++) {
+        x_places *= p->axis[i].in;
+    }
+    const int64_t n = p->batch.total / chunk;
+    const int64_t wanted =
+        p->result == DTP_CONV_W ? WEIGHT_PARTS : (DTP_CONV_MOST_SETS + n - 1) / n;
+    const int64_t channels = p->result == DTP_CONV_X ? p->ins.total : p->outs.total;
+    const int64_t by_group = p->groups.total > 1 ? parts_of(p->groups.total, wanted, CHANNELS) : 1;
+    const int64_t by_channel = p->groups.total > 1 ? 1 : parts_of(channels, wanted, PIECE_CHANNELS);
+    *q = (dtp_conv_piece){.batch = chunk,
+                          .groups = p->groups.total / by_group,
+                          .ins = p->ins.total / (p->result == DTP_CONV_X ? by_channel : 1),
+                          .outs = p->outs.total / (p->result == DTP_CONV_X ? 1 : by_channel),
+                          .n = {n, by_group, by_channel},
+                          .all_channels = by_group * by_channel == 1};
+    const bool sums = p->result == DTP_CONV_W;
+    const bool half = p->dtype[p->result == DTP_CONV_X ? DTP_CONV_Y : DTP_CONV_X] != DTP_F32;
+    const int64_t wide = (int64_t)sizeof(float), bytes = half ? wide / 2 : wide;
+    q->parts = sums ? least(WEIGHT_PARTS / (by_group * by_channel), n) : 1;
+    const int64_t x =
+        chunk * rounded(q->groups * q->ins) * x_places * dtp_dtype_bytes(p->dtype[DTP_CONV_X]);
+    const int64_t y =
+        chunk * rounded(q->groups * q->outs) * p->places * dtp_dtype_bytes(p->dtype[DTP_CONV_Y]);
+    const int64_t w = p->taps * (sums ? wide : bytes) *
+                      (q->ins * q->outs == 1 ? rounded(q->groups)
+                                             : q->groups * rounded(q->ins) * rounded(q->outs));
+    const int64_t set =
+        (half || p->taps == 1 ? 2 : 1) * (x + y) + PIECE_SCRATCH + (sums && n > q->parts ? w : 0);
+    const int64_t units = (sums ? q->parts : n) * by_group * by_channel;
+    const int64_t sets = least(least(units, DTP_CONV_MOST_SETS), MOST_PIECES / set);
+    q->bytes = set > MOST_PIECE ? 0 : sets * set + q->parts * by_group * by_channel * w;
 }
 
 void dtp_conv_plan_make(const dtp_op_call *call, dtp_conv_plan *p)
@@ -140,7 +257,10 @@ void dtp_conv_plan_make(const dtp_op_call *call, dtp_conv_plan *p)
     set_axes(p, &f);
     set_blocks(p);
     p->elems[1] = p->wide ? dtp_ttype_elems(f.type[p->result]) : 0;
-    p->elems[2] = (p->block * p->taps + p->outs.total) * p->tile;
+    p->elems[2] = p->x_rows ? 0 : (p->block * p->taps + p->outs.total) * p->tile;
+    p->madds = (double)p->groups.total * (double)p->batch.total * (double)p->places *
+               (double)p->ins.total * (double)p->outs.total * (double)p->taps;
+    set_pieces(p);
     for (int32_t i = 0; i < 3; i++) { /* of 64 bytes each */
         p->elems[i] = (p->elems[i] + 15) / 16 * 16;
     }
@@ -159,7 +279,8 @@ int64_t dtp_cpu_conv_workspace(const dtp_op_call *call)
 {
     dtp_conv_plan p;
     dtp_conv_plan_make(call, &p);
-    return (p.elems[0] + p.elems[1] + p.sets * p.elems[2]) * (int64_t)sizeof(float);
+    const int64_t own = (p.elems[0] + p.elems[1] + p.sets * p.elems[2]) * (int64_t)sizeof(float);
+    return own > p.piece.bytes ? own : p.piece.bytes;
 }
 
 void dtp_cpu_conv_work(const dtp_op_call *call, dtp_work *out)

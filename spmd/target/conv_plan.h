@@ -9,7 +9,8 @@
  *   conv_transpose  col = W' Y, added to x
  *   conv_weight     W += Y col'
  * Places are counted over the spatial dims and, where these are few, over a chunk of the batch. W
- * and Y are used where they lie when they are f32 and rows of a matrix; else they are copied.
+ * and Y are used where they lie when they are f32 and rows of a matrix; else they are copied. So is
+ * x, in place of columns, where a window is one element.
  */
 #ifndef DTP_SPMD_TARGET_CONV_PLAN_H
 #define DTP_SPMD_TARGET_CONV_PLAN_H
@@ -27,6 +28,17 @@ typedef struct dtp_conv_run {
 
 enum { DTP_CONV_MOST_SETS = 16 };
 
+/* How a library that has an order of its own for channels runs it: pieces of the batch, of groups
+ * and of channels of the result, brought into that order in the workspace. They depend on shapes
+ * alone. */
+typedef struct dtp_conv_piece {
+    int64_t batch, groups, ins, outs; /* of a piece */
+    int64_t n[3];                     /* pieces of the batch, of groups, of channels */
+    int64_t parts;                    /* of the batch, whose weight gradients are added; else 1 */
+    bool all_channels;                /* of a tensor are in a piece */
+    int64_t bytes;                    /* of the workspace; 0: it does not run it */
+} dtp_conv_piece;
+
 typedef struct dtp_conv_plan {
     dtp_conv_part result;
     int32_t at[DTP_CONV_PARTS]; /* operand number, -1: the result */
@@ -41,9 +53,12 @@ typedef struct dtp_conv_plan {
     int64_t tile;     /* columns */
     bool w_matrix;    /* W is used where it lies */
     bool y_rows;      /* so are the places of a row of Y, within a batch element */
+    bool x_rows;      /* and those of a row of x, where windows are its elements: no columns */
     bool wide;        /* a 16-bit result is summed in f32 in the workspace */
     int64_t sets;     /* column and Y tiles: of so many threads */
     int64_t elems[3]; /* f32 in the workspace: W, the wide result, the tiles of a set */
+    double madds;     /* multiply-adds */
+    dtp_conv_piece piece;
 } dtp_conv_plan;
 
 /* `call` with local types. `before` of the axes is right for kernels alone, which know where their

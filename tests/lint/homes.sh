@@ -10,7 +10,7 @@ home() {
 home 'glpk\.h' planner/solver/glpk_fence.c
 home 'cJSON\.h' interop/foreign_json.c
 home 'cblas\.h' executor/cpu/gemm/blas.h
-home 'dnnl\.h' executor/cpu/gemm/gemm_onednn.c
+home 'dnnl\.h' 'executor/cpu/*_onednn.c'
 home 'mpi\.h' 'executor/comm/mpi*'
 home '(nvtx3/nvToolsExt|cuda_runtime(_api)?|cuda_bf16|cuda_fp16|cublasLt|mma)\.h' 'executor/cuda/*'
 home 'nccl\.h' 'executor/cuda/comm/*'
