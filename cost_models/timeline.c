@@ -190,7 +190,8 @@ static bool begin_tasks(task_list *l, const dtp_program *p, double host_s, dtp_s
     return l->started != NULL;
 }
 
-/* Compute waits for a collective; for the first chunk of a gather, and after the product for all. */
+/* Compute waits for a collective; for the first chunk of a gather, and behind the product for all
+ * of it. */
 static void add_wait(task_list *l, int32_t start)
 {
     const bool part = l->p->instrs[start].coll.kind == DTP_ALL_GATHER && chunked(l->p, start) >= 0;
@@ -199,8 +200,8 @@ static void add_wait(task_list *l, int32_t start)
     l->rest = part && l->started[start] > l->rest ? l->started[start] : l->rest;
 }
 
-/* Two tasks: of a gather the first chunk, then the others; of a reduce-scatter all but the last one,
- * beside the product or, of a sum, beside what follows the last product of it, then that one. */
+/* Two tasks: of a gather the first chunk, then the others; of a reduce-scatter all but the last
+ * one, beside the product or, of a sum, beside what follows its last product, then that one. */
 static void add_chunks(task_list *l, int32_t start)
 {
     const dtp_instr *instr = &l->p->instrs[start];

@@ -79,7 +79,8 @@ extern const dtp_target dtp_target_ref;
 extern const dtp_target dtp_target_cuda;
 
 /* `torch`: PyTorch, kernel by kernel; `torch_compile`: what torch.compile fuses; `megatron`,
- * `megatron_overlap` (with --tp-comm-overlap) and `nanotron`: PyTorch as these frameworks use it. */
+ * `megatron_overlap` (with --tp-comm-overlap) and `nanotron`: PyTorch as these frameworks use it.
+ */
 extern const dtp_target dtp_target_torch, dtp_target_torch_compile, dtp_target_megatron,
     dtp_target_megatron_overlap, dtp_target_nanotron;
 

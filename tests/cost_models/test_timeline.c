@@ -308,8 +308,8 @@ static double chunked_end(const dtp_target *target, double gather_s, dtp_value_i
     return r.end_s;
 }
 
-/* By hand. In chunks the product begins after a quarter of the gather, and the next kernel after all
- * of it; a reduce-scatter runs beside what follows its last product, but for a quarter. */
+/* By hand. In chunks the product begins after a quarter of the gather, and the next kernel after
+ * all of it; a reduce-scatter runs beside what follows its last product, but for a quarter. */
 static void test_timeline__chunks_run_beside_products(void **state)
 {
     (void)state;
