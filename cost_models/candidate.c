@@ -57,7 +57,8 @@ dtp_status dtp_candidate_predict(const dtp_graph *g, const dtp_pricer *pricer,
     }
     DTP_TRY(dtp_sharding_program(g, pricer, &c->sharding, &chosen, &c->predicted, &program, err));
     dtp_status s = dtp_program_additive_cost(pricer, program, &c->cost_ps, err);
-    if (s == DTP_OK && c->arena != NULL && limit > 0 && c->predicted.peak_bytes > limit) {
+    const bool slow = chosen.below_s > 0.0 && c->predicted.step_time_s >= chosen.below_s;
+    if (s == DTP_OK && c->arena != NULL && limit > 0 && c->predicted.peak_bytes > limit && !slow) {
         s = dtp_regather_choose(program, &chosen, limit, c->arena, &c->sharding, &decided, err);
     }
     dtp_program_destroy(program);
@@ -74,21 +75,22 @@ dtp_status dtp_candidate_predict(const dtp_graph *g, const dtp_pricer *pricer,
 }
 
 dtp_status dtp_candidate_faster(const dtp_graph *g, const dtp_pricer *pricer,
-                                const dtp_redistributor *machine, const dtp_redistributor *generic,
-                                int64_t limit, dtp_candidate *candidate, dtp_err *err)
+                                const dtp_lower_options *options, const dtp_redistributor *generic,
+                                dtp_candidate *candidate, dtp_err *err)
 {
-    dtp_lower_options options = dtp_lower_options_init(machine);
-    dtp_candidate second = *candidate;
-    bool differs;
-    options.target = pricer->target;
-    options.overlap.depth = DTP_OVERLAP_CHOOSE;
-    options.overlap.memory_bytes = limit;
-    DTP_TRY(dtp_candidate_predict(g, pricer, &options, candidate, generic, &differs, err));
-    if (differs && !dtp_stopped(pricer->stop)) {
-        options.redistributor = generic;
-        DTP_TRY(dtp_candidate_predict(g, pricer, &options, &second, generic, &differs, err));
+    dtp_lower_options of_generic = *options, of_machine = *options;
+    dtp_candidate other = *candidate;
+    bool differs, same;
+    of_generic.redistributor = generic;
+    DTP_TRY(dtp_candidate_predict(g, pricer, &of_generic, candidate, options->redistributor,
+                                  &differs, err));
+    if (!differs) {
+        candidate->redistributor = options->redistributor;
+    } else if (!dtp_stopped(pricer->stop)) {
+        of_machine.below_s = candidate->predicted.step_time_s;
+        DTP_TRY(dtp_candidate_predict(g, pricer, &of_machine, &other, generic, &same, err));
         *candidate =
-            second.predicted.step_time_s < candidate->predicted.step_time_s ? second : *candidate;
+            other.predicted.step_time_s < candidate->predicted.step_time_s ? other : *candidate;
     }
     return DTP_OK;
 }

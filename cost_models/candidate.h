@@ -31,13 +31,11 @@ dtp_status dtp_candidate_predict(const dtp_graph *g, const dtp_pricer *pricer,
                                  const dtp_redistributor *other, bool *differs,
                                  dtp_err *err) DTP_MUST_CHECK;
 
-/* Predicts candidate->sharding, lowered with the redistributions of the machine and with those of
- * the generic machine, mostly single all-reduces, which passes merge; the candidate is the faster
- * one. `limit` bytes bind the overlap (dtp_sharding_program). Fills redistributor, overlap,
- * predicted and cost_ps. */
+/* Predicts candidate->sharding, lowered with the redistributions of the generic machine, mostly
+ * single all-reduces, which passes merge, and with those of options->redistributor, the machine's;
+ * the candidate is the faster one. Fills redistributor, overlap, predicted and cost_ps. */
 dtp_status dtp_candidate_faster(const dtp_graph *g, const dtp_pricer *pricer,
-                                const dtp_redistributor *machine, const dtp_redistributor *generic,
-                                int64_t limit, dtp_candidate *candidate,
-                                dtp_err *err) DTP_MUST_CHECK;
+                                const dtp_lower_options *options, const dtp_redistributor *generic,
+                                dtp_candidate *candidate, dtp_err *err) DTP_MUST_CHECK;
 
 #endif

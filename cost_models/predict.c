@@ -116,6 +116,7 @@ dtp_status dtp_program_additive_cost(const dtp_pricer *pricer, const dtp_program
 /* Depths that are tried, the least of equal ones first. */
 static const int32_t DEPTHS[] = {1, 2, 4, 8, 16, 32, DTP_OVERLAP_MAX_DEPTH};
 static const double GAIN = 0.001; /* what a deeper one, or another bucket, must save of the step */
+static const double NEAR = 1.1;   /* buckets may save that much of a step */
 static const double EQUAL = 1e-9; /* steps that differ by less of them are equally long */
 enum { N_DEPTHS = sizeof DEPTHS / sizeof DEPTHS[0], MAX_LOWERED = 3 };
 
@@ -329,10 +330,11 @@ dtp_status dtp_sharding_program(const dtp_graph *g, const dtp_pricer *pricer, co
     dtp_lower_options taken = asked;
     DTP_TRY(dtp_lower(g, s, &asked, out, err));
     dtp_program *p = *out;
-    dtp_status status = choose(pricer, &taken, INFINITY, p, predicted, err);
+    const double below_s = asked.below_s > 0.0 ? asked.below_s : (double)INFINITY;
+    dtp_status status = choose(pricer, &taken, below_s, p, predicted, err);
     if (status == DTP_OK && chosen && asked.overlap.bucket_bytes > 0 && predicted->comm_s > 0.0 &&
         !(asked.fit_bytes > 0 && predicted->peak_bytes > asked.fit_bytes) &&
-        !dtp_stopped(pricer->stop)) {
+        predicted->step_time_s < below_s * NEAR && !dtp_stopped(pricer->stop)) {
         status = choose_buckets(pricer, &asked, &taken, p, predicted, err);
     }
     const bool runs = p->overlap.depth == taken.overlap.depth; /* else it is only simulated */

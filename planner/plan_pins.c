@@ -181,8 +181,11 @@ static dtp_status decide(const dtp_graph *g, const dtp_pricer *pricer,
                                      &plan->predicted, cost_ps, err));
         plan->overlap = lowering.options.overlap;
     } else {
-        DTP_TRY(dtp_candidate_faster(g, pricer, by->machine, by->generic,
-                                     request->options.memory_limit_bytes, &c, err));
+        dtp_lower_options chosen = dtp_lower_options_init(by->machine);
+        chosen.target = pricer->target;
+        chosen.overlap.depth = DTP_OVERLAP_CHOOSE;
+        chosen.overlap.memory_bytes = request->options.memory_limit_bytes;
+        DTP_TRY(dtp_candidate_faster(g, pricer, &chosen, by->generic, &c, err));
         plan->predicted = c.predicted;
         plan->overlap = c.overlap;
         *cost_ps = c.cost_ps;

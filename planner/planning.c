@@ -208,9 +208,9 @@ dtp_status dtp_planning_price_baselines(dtp_planning *p, dtp_err *err)
         .rules_file = p->request->options.rules_file,
         .for_form = p->request->form != NULL && !p->planner->rules_only,
         .rules_only = p->planner->rules_only,
-        .usual = !p->request->usual         ? DTP_USUAL_ALL
-                 : p->request->n_meshes > 0 ? DTP_USUAL_APART
-                                            : DTP_USUAL_ALONE,
+        .usual = !p->request->usual && !p->request->of_finer ? DTP_USUAL_ALL
+                 : p->request->n_meshes > 0                  ? DTP_USUAL_APART
+                                                             : DTP_USUAL_ALONE,
         .limit = dtp_planning_lowering(p, NULL).overlap.memory_bytes,
         .stop = p->request->stop};
     return dtp_baselines_create(p->graph, &p->pricer, &options, p->arena, &p->n_baselines,

@@ -137,30 +137,39 @@ static dtp_status shard_styles(const dtp_graph *g, const dtp_mesh *mesh,
     return DTP_OK;
 }
 
-/* Of a baseline that is a candidate for a plan and nothing else: one that does not fit is refused,
- * or not looked at to the end, and redistributions are those that frameworks make. */
-static dtp_status price_usual(const dtp_graph *g, const dtp_pricer *pricer,
-                              const dtp_baseline_options *o, dtp_candidate *c, dtp_err *err)
+/* DTP_UNSUPPORTED where no program keeps the limit, as parameters and states alone exceed it. */
+static dtp_status check_kept(const dtp_graph *g, const dtp_mesh *mesh, int64_t limit,
+                             const dtp_sharding *sharding, dtp_err *err)
 {
-    dtp_lower_options options = dtp_lower_options_init(o->generic);
     int64_t kept = 0;
-    bool differs;
-    for (dtp_tensor_id t = 0; t < g->n_tensors && o->limit > 0; t++) {
+    for (dtp_tensor_id t = 0; t < g->n_tensors && limit > 0; t++) {
         const dtp_tensor_kind kind = g->tensors[t].kind;
         dtp_ttype local;
         if (kind == DTP_TENSOR_PARAM || kind == DTP_TENSOR_STATE) {
-            dtp_layout_local_max(&c->sharding.layouts[t], &pricer->mesh, &g->tensors[t].type,
-                                 &local);
+            dtp_layout_local_max(&sharding->layouts[t], mesh, &g->tensors[t].type, &local);
             kept = dtp_add_i64(kept, dtp_ttype_bytes(&local), &kept) ? kept : INT64_MAX;
         }
     }
-    if (o->limit > 0 && kept > o->limit) {
-        return DTP_FAIL(err, DTP_UNSUPPORTED, "parameters and states do not fit");
-    }
+    return limit > 0 && kept > limit
+               ? DTP_FAIL(err, DTP_UNSUPPORTED, "parameters and states do not fit")
+               : DTP_OK;
+}
+
+/* One that does not fit is not looked at to the end. Usual ones are candidates for a plan and
+ * nothing else: they are refused where that is known before they are lowered, and their
+ * redistributions are those that frameworks make. */
+static dtp_status predict(const dtp_graph *g, const dtp_pricer *pricer,
+                          const dtp_baseline_options *o, dtp_candidate *c, dtp_err *err)
+{
+    const bool usual = o->usual != DTP_USUAL_ALL;
+    dtp_lower_options options = dtp_lower_options_init(usual ? o->generic : o->machine);
+    bool differs;
     options.target = pricer->target;
     options.overlap.depth = DTP_OVERLAP_CHOOSE;
     options.overlap.memory_bytes = options.fit_bytes = o->limit;
-    return dtp_candidate_predict(g, pricer, &options, c, o->generic, &differs, err);
+    DTP_TRY(usual ? check_kept(g, &pricer->mesh, o->limit, &c->sharding, err) : DTP_OK);
+    return usual ? dtp_candidate_predict(g, pricer, &options, c, o->generic, &differs, err)
+                 : dtp_candidate_faster(g, pricer, &options, o->generic, c, err);
 }
 
 /* `legal` says whether a baseline fits the model, `why` gives the reason. */
@@ -174,12 +183,7 @@ static dtp_status price(const dtp_graph *g, const dtp_pricer *pricer,
     dtp_status s = c->rules_text != NULL ? dtp_sharding_from_rules(g, mesh, &c->rules, false, arena,
                                                                    &c->sharding, &why)
                                          : shard_styles(g, mesh, options, arena, c, &why);
-    if (s == DTP_OK && options->usual != DTP_USUAL_ALL) {
-        s = price_usual(g, pricer, options, c, &why);
-    } else if (s == DTP_OK) {
-        s = dtp_candidate_faster(g, pricer, options->machine, options->generic, options->limit, c,
-                                 &why);
-    }
+    s = s == DTP_OK ? predict(g, pricer, options, c, &why) : s;
     c->legal = s == DTP_OK;
     if (s == DTP_OK) {
         return DTP_OK;

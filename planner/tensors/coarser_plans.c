@@ -25,12 +25,11 @@ static dtp_status offer(dtp_planning *p, const dtp_coarser_mesh *coarser, const 
     DTP_TRY(
         dtp_finer_sharding(coarser, &p->pricer.mesh, &plan->sharding, p->arena, &c.sharding, err));
     dtp_status s = dtp_sharding_check(p->graph, &c.sharding, &why);
-    s = s == DTP_OK
-            ? dtp_candidate_faster(p->graph, &p->pricer,
-                                   p->pricer.target->direct ? own : &prices->steps.redistributor,
-                                   dtp_redistribute_cache_planner(p->generic),
-                                   dtp_planning_lowering(p, NULL).overlap.memory_bytes, &c, &why)
-            : s;
+    const dtp_lower_options lowering = dtp_planning_lowering(
+        p, p->pricer.target->direct ? own : &prices->steps.redistributor);
+    s = s == DTP_OK ? dtp_candidate_faster(p->graph, &p->pricer, &lowering,
+                                           dtp_redistribute_cache_planner(p->generic), &c, &why)
+                    : s;
     if (s != DTP_OK) {
         return dtp_lowering_refuses(s) ? DTP_OK : DTP_FAIL(err, s, "%s", why.msg);
     }

@@ -21,6 +21,7 @@ typedef struct dtp_lower_options {
                                prediction chooses */
     int64_t fit_bytes;      /* when overlap is to be chosen: a program that needs more before is
                                only simulated with it, and keeps the peak without; 0: none */
+    double below_s;         /* ... and so may one whose step is not shorter; 0: none */
     bool unplaced;          /* no memory plan: for prices and timelines */
     bool kept;         /* the program keeps the plain one, and what dtp_program_arrange needs */
     int32_t stage;     /* of a graph with stages: whose program is made; 0 without */

@@ -109,8 +109,11 @@ static styled styles_of(subject *s, dtp_graph *g, const char *const *styles, boo
                             .redistributor = dtp_redistributor_generic(),
                             .torch = torch},
                 .c = {.name = styles[0], .legal = true}};
+    dtp_lower_options lowering = dtp_lower_options_init(x.options.redistributor);
     dtp_styles list;
     dtp_err err = {0};
+    lowering.target = s->f.pricer.target;
+    lowering.overlap.depth = DTP_OVERLAP_CHOOSE;
     dtp_styles_init(&list, s->arena);
     for (int32_t i = 0; i < MAX_STYLES && styles[i] != NULL; i++) {
         must(s, styles[i], dtp_styles_parse(styles[i], &list, &err), &err);
@@ -121,8 +124,7 @@ static styled styles_of(subject *s, dtp_graph *g, const char *const *styles, boo
     must(s, styles[0],
          dtp_propagate(g, &s->f.pricer.mesh, &x.options, s->arena, &x.c.sharding, &err), &err);
     must(s, styles[0],
-         dtp_candidate_faster(g, &s->f.pricer, x.options.redistributor, x.options.redistributor, 0,
-                              &x.c, &err),
+         dtp_candidate_faster(g, &s->f.pricer, &lowering, x.options.redistributor, &x.c, &err),
          &err);
     return x;
 }
