@@ -436,13 +436,14 @@ static dtp_status find_order(const search *s, int32_t **order, dtp_err *err)
 /* What is said of a variant that is not planned; NULL: it is. Where the mesh is searched, the
  * first variant is planned on all meshes; after it those whose usual layouts are about as fast. On
  * a named mesh, where memory binds the model as it is, the first of those that are about as fast as
- * its plan, and then those that are faster than all plans. */
+ * its plan, or the fastest where it has none, and then those that are faster than all plans. */
 static const char *passed_over(const search *s, int32_t i)
 {
     const usual *u = &s->usual[i];
     const bool ended = dtp_stopped(s->request->stop);
     const bool named = s->n_meshes == 0;
-    const bool later = (!named || s->binds) && s->n_solved > 0 && s->best->plan != NULL;
+    const bool needed = s->binds || (s->what->when_needed && !s->fits_without);
+    const bool later = (!named || needed) && s->n_solved > 0 && s->best->plan != NULL;
     const usual *best = &s->usual[s->best_variant];
     const double most_s = !later       ? 0.0
                           : named      ? s->best->plan->predicted.step_time_s
