@@ -143,6 +143,11 @@ DTP_ASSERT_SIZE(dtp_plan_result, 128);
 dtp_status dtp_plan_make(const dtp_graph *model, const dtp_machine *machine,
                          const dtp_plan_options *options, dtp_plan_result *out,
                          dtp_err *err) DTP_MUST_CHECK;
+/* Whether any plan keeps the limit: as dtp_plan_make, but where usual layouts do (ZeRO, with and
+ * without tensor parallelism), one of these is the plan, which is quick; it may be slow. */
+dtp_status dtp_plan_fits(const dtp_graph *model, const dtp_machine *machine,
+                         const dtp_plan_options *options, dtp_plan_result *out,
+                         dtp_err *err) DTP_MUST_CHECK;
 /* An infeasible result: what of recomputation and microbatches, where the options leave them open,
  * makes a plan fit: "--remat layer --microbatches 2". NULL when nothing does; the caller frees
  * it. */

@@ -310,6 +310,31 @@ dtp_status dtp_plan_make(const dtp_graph *model, const dtp_machine *machine,
     return s;
 }
 
+dtp_status dtp_plan_fits(const dtp_graph *model, const dtp_machine *machine,
+                         const dtp_plan_options *options, dtp_plan_result *out, dtp_err *err)
+{
+    plan_maker m;
+    DTP_TRY(DTP_NOT_NULL(err, model, machine, options, out));
+    *out = (dtp_plan_result){0};
+    dtp_status s = start(model, machine, options, &m, err);
+    const dtp_plan_request *r = &m.request;
+    const bool usual = r->options.mode == DTP_PLAN_TENSOR && r->n_texts == 0 && r->form == NULL &&
+                       r->options.stages == NULL && r->options.objective == DTP_OBJECTIVE_TIME;
+    if (s == DTP_OK && usual) {
+        m.request.usual = true;
+        m.request.max_mesh_dims = 2;
+        m.search.usual = false;
+        s = plan(&m, out, err);
+        out->memory_limit_bytes = m.request.options.memory_limit_bytes;
+    }
+    finish(&m);
+    if (s == DTP_OK && out->plan == NULL) {
+        dtp_plan_result_free(out);
+        s = dtp_plan_make(model, machine, options, out, err);
+    }
+    return s;
+}
+
 dtp_status dtp_plan_what_helps(const dtp_graph *model, const dtp_machine *machine,
                                const dtp_plan_options *options, char **text, dtp_err *err)
 {

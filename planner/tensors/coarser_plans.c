@@ -25,8 +25,8 @@ static dtp_status offer(dtp_planning *p, const dtp_coarser_mesh *coarser, const 
     DTP_TRY(
         dtp_finer_sharding(coarser, &p->pricer.mesh, &plan->sharding, p->arena, &c.sharding, err));
     dtp_status s = dtp_sharding_check(p->graph, &c.sharding, &why);
-    const dtp_lower_options lowering = dtp_planning_lowering(
-        p, p->pricer.target->direct ? own : &prices->steps.redistributor);
+    const dtp_lower_options lowering =
+        dtp_planning_lowering(p, p->pricer.target->direct ? own : &prices->steps.redistributor);
     s = s == DTP_OK ? dtp_candidate_faster(p->graph, &p->pricer, &lowering,
                                            dtp_redistribute_cache_planner(p->generic), &c, &why)
                     : s;

@@ -376,7 +376,7 @@ static dtp_status say_more_devices(plan_command *c, dtp_err *err)
         mesh.sizes[0] *= 2;
         devices = o.mesh != NULL ? dtp_mesh_ranks(&mesh) : o.devices;
         s = devices > dtp_machine_devices(c->machine) ? grow(c, &set, err) : DTP_OK;
-        s = s == DTP_OK ? dtp_plan_make(c->model, c->machine, &o, &r, err) : s;
+        s = s == DTP_OK ? dtp_plan_fits(c->model, c->machine, &o, &r, err) : s;
         fits = s == DTP_OK && r.plan != NULL;
         if (s == DTP_OK && !fits) {
             dtp_strbuf_addf(&text, "%s%" PRId64, i == 0 ? "tried: " : ", ", devices);
