@@ -14,8 +14,8 @@
 static const double MOST_LOSS = 0.01;
 
 /* Of the solves for the bound on the step. */
-enum { BOUND_ITERATIONS = 20 };
-static const double BOUND_GAP = 0.002;
+enum { BOUND_ITERATIONS = 5 };
+static const double BOUND_GAP = 0.005;
 
 const char DTP_SOLVER_UNTIED[] = "selection";
 const char DTP_SOLVER_TIED[] = "selection, tied";

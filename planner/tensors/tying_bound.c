@@ -4,7 +4,7 @@
 
 #include "planner/solver/dual_bound.h"
 
-enum { MAX_ROUNDS = 40, TIED_ROUNDS = 20, MULTIPLIER_ROUNDS = 1700 };
+enum { MAX_ROUNDS = 40, TIED_ROUNDS = 20, MULTIPLIER_ROUNDS = 400 };
 
 /* Work units of an ascent over all instances, about. */
 static const int64_t MOST_ENTRIES = 4000000000;
