@@ -211,6 +211,7 @@ dtp_status dtp_planning_price_baselines(dtp_planning *p, dtp_err *err)
         .usual = !p->request->usual && !p->request->of_finer ? DTP_USUAL_ALL
                  : p->request->n_meshes > 0                  ? DTP_USUAL_APART
                                                              : DTP_USUAL_ALONE,
+        .fastest = p->request->form == NULL && p->request->n_texts == 0,
         .limit = dtp_planning_lowering(p, NULL).overlap.memory_bytes,
         .stop = p->request->stop};
     return dtp_baselines_create(p->graph, &p->pricer, &options, p->arena, &p->n_baselines,

@@ -13,6 +13,9 @@
 #include "spmd/propagate/propagate.h"
 #include "core/graph/op_rules.h"
 
+/* A usual layout that takes longer than the fastest one by this factor is none that ties with it. */
+static const double TIED = 1.01;
+
 /* ---- layout rules ---- */
 
 /* "batch:x;batch:y" for the first dim of the inputs and the names that it takes on; "" when there
@@ -156,10 +159,11 @@ static dtp_status check_kept(const dtp_graph *g, const dtp_mesh *mesh, int64_t l
 }
 
 /* One that does not fit is not looked at to the end. Usual ones are candidates for a plan and
- * nothing else: they are refused where that is known before they are lowered, and their
- * redistributions are those that frameworks make. */
+ * nothing else: they are refused where that is known before they are lowered, or where a step is
+ * not shorter than below_s, 0: any; their redistributions are those that frameworks make. */
 static dtp_status predict(const dtp_graph *g, const dtp_pricer *pricer,
-                          const dtp_baseline_options *o, dtp_candidate *c, dtp_err *err)
+                          const dtp_baseline_options *o, double below_s, dtp_candidate *c,
+                          dtp_err *err)
 {
     const bool usual = o->usual != DTP_USUAL_ALL;
     dtp_lower_options options = dtp_lower_options_init(usual ? o->generic : o->machine);
@@ -168,22 +172,28 @@ static dtp_status predict(const dtp_graph *g, const dtp_pricer *pricer,
     options.overlap.depth = DTP_OVERLAP_CHOOSE;
     options.overlap.memory_bytes = options.fit_bytes = o->limit;
     DTP_TRY(usual ? check_kept(g, &pricer->mesh, o->limit, &c->sharding, err) : DTP_OK);
-    return usual ? dtp_candidate_predict(g, pricer, &options, c, o->generic, &differs, err)
-                 : dtp_candidate_faster(g, pricer, &options, o->generic, c, err);
+    if (!usual) {
+        return dtp_candidate_faster(g, pricer, &options, o->generic, c, err);
+    }
+    options.below_s = o->fastest ? below_s : 0.0;
+    DTP_TRY(dtp_candidate_predict(g, pricer, &options, c, o->generic, &differs, err));
+    return options.below_s > 0.0 && c->predicted.step_time_s >= options.below_s
+               ? DTP_FAIL(err, DTP_UNSUPPORTED, "it is slower than others")
+               : DTP_OK;
 }
 
 /* `legal` says whether a baseline fits the model, `why` gives the reason. */
 static dtp_status price(const dtp_graph *g, const dtp_pricer *pricer,
-                        const dtp_baseline_options *options, dtp_arena *arena, dtp_candidate *c,
+                        const dtp_baseline_options *options, double below_s, dtp_candidate *c,
                         dtp_err *err)
 {
     const dtp_mesh *mesh = &pricer->mesh;
+    dtp_arena *arena = c->arena;
     dtp_err why = {0};
-    c->arena = arena;
     dtp_status s = c->rules_text != NULL ? dtp_sharding_from_rules(g, mesh, &c->rules, false, arena,
                                                                    &c->sharding, &why)
                                          : shard_styles(g, mesh, options, arena, c, &why);
-    s = s == DTP_OK ? predict(g, pricer, options, c, &why) : s;
+    s = s == DTP_OK ? predict(g, pricer, options, below_s, c, &why) : s;
     c->legal = s == DTP_OK;
     if (s == DTP_OK) {
         return DTP_OK;
@@ -199,13 +209,18 @@ dtp_status dtp_baselines_create(const dtp_graph *g, const dtp_pricer *pricer,
 {
     DTP_TRY(list_baselines(g, &pricer->mesh, options, arena, n, out, err));
     dtp_status s = DTP_OK;
+    double below_s = 0.0;
     for (int32_t i = 0; i < *n && s == DTP_OK; i++) {
         dtp_candidate *c = &(*out)[i];
         if (c->legal && dtp_stopped(options->stop)) {
             c->legal = false;
             c->why = "planning was ended before it was priced";
         } else if (c->legal) {
-            s = price(g, pricer, options, arena, c, err);
+            c->arena = arena;
+            s = price(g, pricer, options, below_s, c, err);
+            const double step_s = TIED * c->predicted.step_time_s;
+            const bool fits = options->limit == 0 || c->predicted.peak_bytes <= options->limit;
+            below_s = c->legal && fits && (below_s <= 0.0 || step_s < below_s) ? step_s : below_s;
         }
     }
     return s;

@@ -42,6 +42,7 @@ typedef struct dtp_baseline_options {
                                a partial sum */
     bool rules_only;        /* only "replicated", "data_parallel" and the sets of rules_file */
     dtp_usual usual;
+    bool fastest;  /* usual ones that take 1 % longer than the fastest one that fits do not apply */
     int64_t limit; /* bytes that programs must stay within; 0: none. The step of one that does
                       not is that with overlap, its peak that without */
     const dtp_stop *stop; /* once it fires the rest do not apply; NULL = none */
