@@ -1,6 +1,7 @@
 /* Programs, prediction and choice of a plan with stages (pipeline.h). */
 #include "cost_models/pipeline.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,28 +12,33 @@
 
 /* ---- programs ---- */
 
+/* Right after all were placed: one arena a stage, and what all are now. */
+static dtp_status check_programs(dtp_pipeline *p, int32_t n_stages, dtp_err *err)
+{
+    DTP_TRY(dtp_programs_share(p->programs, p->n, n_stages, err));
+    for (int32_t k = 0; k < p->n; k++) {
+        DTP_TRY(dtp_err_prefixed(dtp_program_check(p->programs[k], err), err, "stage %d",
+                                 k % n_stages));
+    }
+    return dtp_programs_check_shared((const dtp_program *const *)p->programs, p->n, n_stages, err);
+}
+
 static dtp_status lower_stages(const dtp_graph *g, const dtp_sharding *s,
                                const dtp_lower_options *options, dtp_pipeline *p, dtp_err *err)
 {
     dtp_lower_options one = *options;
-    int32_t slots[DTP_MAX_STAGES];
     p->arena = dtp_arena_create();
-    p->programs = dtp_arena_alloc(p->arena, (size_t)g->stages->n, sizeof(dtp_program *));
+    p->programs = dtp_arena_alloc(p->arena, (size_t)g->stages->n_chunks, sizeof(dtp_program *));
     DTP_TRY(DTP_MEMORY(err, p->programs));
-    p->n = g->stages->n;
+    p->n = g->stages->n_chunks;
     for (int32_t k = 0; k < p->n; k++) {
-        slots[k] = dtp_stage_slots(g, k);
-        one.stage = k;
-        DTP_TRY(dtp_err_prefixed(dtp_lower(g, s, &one, &p->programs[k], err), err, "stage %d", k));
-        if (!options->unplaced) {
-            DTP_TRY(dtp_err_prefixed(dtp_program_check(p->programs[k], err), err, "stage %d", k));
-        }
+        one.chunk = k;
+        DTP_TRY(dtp_err_prefixed(dtp_lower(g, s, &one, &p->programs[k], err), err, "stage %d",
+                                 dtp_chunk_stage(g, k)));
+        p->programs[k]->chunks = (const dtp_program *const *)p->programs;
     }
-    for (int32_t k = 0; k < p->n; k++) {
-        p->programs[k]->stages = (const dtp_program *const *)p->programs;
-    }
-    DTP_TRY(dtp_stage_table_make(p->n, g->microbatches, g->stages->n_parts, slots, p->arena,
-                                 &p->table, err));
+    DTP_TRY(options->unplaced ? DTP_OK : check_programs(p, g->stages->n, err));
+    DTP_TRY(dtp_stage_table_of(g, p->arena, &p->table, err));
     return dtp_stage_table_check(&p->table, err);
 }
 
@@ -75,6 +81,9 @@ dtp_status dtp_pipeline_between(const dtp_pricer *pricer, int32_t n_stages, dtp_
 
 double dtp_pipeline_send_s(const dtp_pricer *between, int64_t bytes, int32_t hops)
 {
+    if (hops == 0) {
+        return dtp_price_move(between->machine, DTP_COPY_WHOLE, (double)bytes);
+    }
     const dtp_coll send = {.kind = DTP_PERMUTE,
                            .set = 1,
                            .dtype = DTP_BOOL, /* one byte */
@@ -106,10 +115,11 @@ static dtp_status add_sends(const dtp_pipeline *p, const dtp_pricer *pricer, int
 {
     const dtp_graph *g = p->programs[0]->graph;
     dtp_pricer between;
-    DTP_TRY(dtp_pipeline_between(pricer, p->n, &between, err));
+    DTP_TRY(dtp_pipeline_between(pricer, g->stages->n, &between, err));
     for (int32_t k = 0; k < g->stages->n_transfers; k++) {
         const dtp_transfer *x = &g->stages->transfers[k];
-        const double s = dtp_pipeline_send_s(&between, sent_bytes(p, x), x->to - x->from);
+        const double s = dtp_pipeline_send_s(&between, sent_bytes(p, x),
+                                             dtp_transfer_hops(g->stages, x->from, x->to));
         if (!dtp_cost_add(cost_ps, dtp_picoseconds(s), dtp_pipeline_sends(g, x))) {
             return too_dear(err);
         }
@@ -123,7 +133,7 @@ static dtp_status find_messages(dtp_pipeline *p, const dtp_pricer *pricer, dtp_e
     const dtp_stages *stages = p->programs[0]->graph->stages;
     dtp_pipeline_times *t = &p->times;
     dtp_pricer between;
-    DTP_TRY(dtp_pipeline_between(pricer, p->n, &between, err));
+    DTP_TRY(dtp_pipeline_between(pricer, stages->n, &between, err));
     t->n_messages = 0;
     DTP_TRY(DTP_NEW(p->arena, t->messages, stages->n_transfers, err));
     for (int32_t k = 0; k < stages->n_transfers; k++) {
@@ -142,7 +152,8 @@ static dtp_status find_messages(dtp_pipeline *p, const dtp_pricer *pricer, dtp_e
     }
     for (int32_t i = 0; i < t->n_messages; i++) {
         dtp_stage_message *x = &t->messages[i];
-        x->time_s = dtp_pipeline_send_s(&between, x->bytes, x->to - x->from);
+        x->time_s =
+            dtp_pipeline_send_s(&between, x->bytes, dtp_transfer_hops(stages, x->from, x->to));
     }
     return DTP_OK;
 }
@@ -168,13 +179,33 @@ static dtp_status find_sections(dtp_pipeline *p, const dtp_pricer *pricer, dtp_e
 static double work_s(const dtp_pipeline *p, int32_t s)
 {
     const int32_t n_sections = DTP_SECTION_UPDATE + p->table.n_parts;
-    const double *of = p->times.section_s + 2 * s * n_sections;
     double all = 0.0;
-    for (int32_t k = 0; k < n_sections; k++) {
-        all += k < DTP_SECTION_UPDATE ? of[2 * k] + (p->table.n_microbatches - 1) * of[2 * k + 1]
-                                      : of[2 * k + 1];
+    for (int32_t c = s; c < p->n; c += p->table.n_stages) {
+        const double *of = p->times.section_s + 2 * c * n_sections;
+        for (int32_t k = 0; k < n_sections; k++) {
+            all += k < DTP_SECTION_UPDATE
+                       ? of[2 * k] + (p->table.n_microbatches - 1) * of[2 * k + 1]
+                       : of[2 * k + 1];
+        }
     }
     return all;
+}
+
+/* Adds the times and collectives of another chunk of a stage. */
+static void add_prediction(dtp_prediction *to, const dtp_prediction *x)
+{
+    to->compute_s += x->compute_s;
+    to->comm_s += x->comm_s;
+    to->exposed_comm_s += x->exposed_comm_s;
+    to->host_s += x->host_s;
+    to->skew_s += x->skew_s;
+    for (int32_t k = 0; k < DTP_N_COMPUTE_PARTS; k++) {
+        to->compute_parts_s[k] += x->compute_parts_s[k];
+    }
+    for (int32_t k = 0; k < DTP_N_COLL_TOTALS; k++) {
+        to->collectives[k].count += x->collectives[k].count;
+        to->collectives[k].bytes += x->collectives[k].bytes;
+    }
 }
 
 static dtp_status replay(dtp_pipeline *p, dtp_prediction *out, dtp_err *err)
@@ -193,9 +224,9 @@ static dtp_status replay(dtp_pipeline *p, dtp_prediction *out, dtp_err *err)
     s = s == DTP_OK ? dtp_pipeline_replay(&p->table, &without, arena, &unsent_s, NULL, err) : s;
     dtp_arena_destroy(arena);
     DTP_TRY(s);
-    for (int32_t k = 0; k < p->n; k++) {
+    for (int32_t k = 0; k < p->table.n_stages; k++) {
         most = work_s(p, k) > most ? work_s(p, k) : most;
-        mean += work_s(p, k) / p->n;
+        mean += work_s(p, k) / p->table.n_stages;
     }
     out->exposed_sends_s = out->step_time_s - unsent_s;
     out->bubble_s = unsent_s - most;
@@ -217,16 +248,19 @@ dtp_status dtp_pipeline_predict(dtp_pipeline *p, const dtp_pricer *pricer, dtp_p
         DTP_TRY(find_messages(p, pricer, err));
         DTP_TRY(find_sections(p, pricer, err));
         DTP_TRY(replay(p, &each[0], err));
-        for (int32_t k = 1; k < p->n; k++) {
-            most = work_s(p, k) > work_s(p, most) ? k : most;
+        for (int32_t s = 1; s < p->table.n_stages; s++) {
+            most = work_s(p, s) > work_s(p, most) ? s : most;
         }
     }
     *out = each[most];
+    for (int32_t c = most + p->table.n_stages; c < p->n; c += p->table.n_stages) {
+        add_prediction(out, &each[c]);
+    }
     out->step_time_s = each[0].step_time_s;
     out->bubble_s = each[0].bubble_s;
     out->imbalance_s = each[0].imbalance_s;
     out->exposed_sends_s = each[0].exposed_sends_s;
-    for (int32_t k = 0; k < p->n; k++) {
+    for (int32_t k = 0; k < p->table.n_stages; k++) {
         const bool larger = k == 0 || each[k].peak_bytes > out->peak_bytes;
         out->peak_stage = larger ? k : out->peak_stage;
         out->peak_bytes = larger ? each[k].peak_bytes : out->peak_bytes;
@@ -250,6 +284,9 @@ static dtp_status choose_depth(dtp_pipeline *p, const dtp_pricer *pricer, int64_
             dtp_overlap own = overlap;
             own.once_bytes = p->programs[k]->overlap.once_bytes;
             DTP_TRY(dtp_program_overlap(p->programs[k], &own, false, err));
+        }
+        DTP_TRY(dtp_programs_share(p->programs, p->n, p->table.n_stages, err));
+        for (int32_t k = 0; k < p->n; k++) {
             peak = p->programs[k]->peak_bytes > peak ? p->programs[k]->peak_bytes : peak;
         }
         DTP_TRY(peak <= limit ? dtp_pipeline_predict(p, pricer, &with, err) : DTP_OK);
@@ -305,11 +342,23 @@ dtp_status dtp_pipeline_choose(const dtp_graph *g, const dtp_pricer *pricer, con
 
 /* ---- for people ---- */
 
+/* "1", or "1.0" of a chunk, where stages have several. */
+static const char *chunk_name(const dtp_pipeline *p, int32_t chunk, char *out, size_t bytes)
+{
+    const int32_t n = p->table.n_stages;
+    (void)snprintf(out, bytes, p->n > n ? "%d.%d" : "%d", chunk % n, chunk / n);
+    return out;
+}
+
 void dtp_pipeline_print(const dtp_pipeline *p, const dtp_prediction *predicted, dtp_strbuf *out)
 {
-    const int32_t n_sections = DTP_SECTION_UPDATE + p->table.n_parts;
+    const int32_t n_sections = DTP_SECTION_UPDATE + p->table.n_parts, n = p->table.n_stages;
     const bool times = p->times.section_s != NULL;
-    dtp_strbuf_addf(out, "%d stages, %d microbatches", p->n, p->table.n_microbatches);
+    dtp_strbuf_addf(out, "%d stages, ", n);
+    if (p->n > n) {
+        dtp_strbuf_addf(out, "%d chunks on each, ", p->n / n);
+    }
+    dtp_strbuf_addf(out, "%d microbatches", p->table.n_microbatches);
     if (times && predicted != NULL) {
         dtp_strbuf_addf(
             out, "; step %s: bubble %s, imbalance %s, exposed sends %s",
@@ -321,16 +370,30 @@ void dtp_pipeline_print(const dtp_pipeline *p, const dtp_prediction *predicted, 
         dtp_strbuf_addf(out, " %10s", dtp_section_name(k).text);
     }
     dtp_strbuf_add(out, "\n");
-    for (int32_t s = 0; s < p->n; s++) {
-        const dtp_program *program = p->programs[s];
-        dtp_strbuf_addf(out, "%-6d %5d %10s %10s", s, p->table.slots[s],
-                        dtp_byte_count((double)program->peak_bytes).text,
+    for (int32_t i = 0; i < p->n; i++) { /* the chunks of a stage one below the other */
+        const int32_t c = i % (p->n / n) * n + i / (p->n / n);
+        const dtp_program *program = p->programs[c];
+        char name[32];
+        dtp_strbuf_addf(out, "%-6s %5d %10s %10s", chunk_name(p, c, name, sizeof name),
+                        p->table.slots[c % n], dtp_byte_count((double)program->peak_bytes).text,
                         dtp_byte_count((double)program->slot_bytes).text);
         for (int32_t k = 0; k < n_sections && times; k++) {
             dtp_strbuf_addf(out, " %10s",
-                            dtp_seconds(p->times.section_s[2 * (s * n_sections + k) + 1]).text);
+                            dtp_seconds(p->times.section_s[2 * (c * n_sections + k) + 1]).text);
         }
         dtp_strbuf_add(out, "\n");
+    }
+}
+
+static void print_action(const dtp_pipeline *p, const dtp_stage_action *a, dtp_strbuf *out)
+{
+    const bool update = a->section >= DTP_SECTION_UPDATE;
+    dtp_strbuf_addf(out, update ? "  %s" : "  %-8s", dtp_section_name(a->section).text);
+    if (p->n > p->table.n_stages) {
+        dtp_strbuf_addf(out, " chunk %d%s", a->chunk / p->table.n_stages, update ? "" : ",");
+    }
+    if (!update) {
+        dtp_strbuf_addf(out, " microbatch %d, slot %d", a->microbatch, a->slot);
     }
 }
 
@@ -340,26 +403,24 @@ dtp_status dtp_pipeline_print_table(const dtp_pipeline *p, dtp_strbuf *out, dtp_
     double **begin_s = NULL, end_s;
     for (int32_t k = 0; k < p->times.n_messages; k++) {
         const dtp_stage_message *x = &p->times.messages[k];
-        dtp_strbuf_addf(out, "send %d -> %d behind %s%s: %s, %s\n", x->from, x->to,
-                        x->once ? "the last " : "", dtp_section_name(x->section).text,
-                        dtp_byte_count((double)x->bytes).text, dtp_seconds(x->time_s).text);
+        char from[32], to[32];
+        dtp_strbuf_addf(out, "send %s -> %s behind %s%s: %s, %s\n",
+                        chunk_name(p, x->from, from, sizeof from),
+                        chunk_name(p, x->to, to, sizeof to), x->once ? "the last " : "",
+                        dtp_section_name(x->section).text, dtp_byte_count((double)x->bytes).text,
+                        dtp_seconds(x->time_s).text);
     }
     if (times) {
-        DTP_TRY(DTP_NEW(p->arena, begin_s, p->n, err));
-        for (int32_t s = 0; s < p->n; s++) {
+        DTP_TRY(DTP_NEW(p->arena, begin_s, p->table.n_stages, err));
+        for (int32_t s = 0; s < p->table.n_stages; s++) {
             DTP_TRY(DTP_NEW(p->arena, begin_s[s], p->table.n_actions[s], err));
         }
         DTP_TRY(dtp_pipeline_replay(&p->table, &p->times, p->arena, &end_s, begin_s, err));
     }
-    for (int32_t s = 0; s < p->n; s++) {
+    for (int32_t s = 0; s < p->table.n_stages; s++) {
         dtp_strbuf_addf(out, "stage %d\n", s);
         for (int32_t i = 0; i < p->table.n_actions[s]; i++) {
-            const dtp_stage_action *a = &p->table.actions[s][i];
-            const bool update = a->section >= DTP_SECTION_UPDATE;
-            dtp_strbuf_addf(out, update ? "  %s" : "  %-8s", dtp_section_name(a->section).text);
-            if (!update) {
-                dtp_strbuf_addf(out, " microbatch %d, slot %d", a->microbatch, a->slot);
-            }
+            print_action(p, &p->table.actions[s][i], out);
             if (times) {
                 dtp_strbuf_addf(out, ", begins at %s", dtp_seconds(begin_s[s][i]).text);
             }

@@ -7,7 +7,7 @@
 #include "cost_models/predict.h"
 #include "spmd/program/stage_table.h"
 
-/* What one stage sends to another behind a section, all of it at once. */
+/* What one chunk sends to another behind a section, all of it at once. */
 typedef struct dtp_stage_message {
     int32_t from, to, section;
     bool once;     /* as in dtp_transfer */
@@ -16,7 +16,7 @@ typedef struct dtp_stage_message {
 } dtp_stage_message;
 
 typedef struct dtp_pipeline_times {
-    double *section_s; /* [(stage * n_sections + section) * 2 + (0: first microbatch, 1: others)] */
+    double *section_s; /* [(chunk * n_sections + section) * 2 + (0: first microbatch, 1: others)] */
     int32_t n_messages;
     dtp_stage_message *messages;
 } dtp_pipeline_times;
@@ -29,13 +29,13 @@ dtp_status dtp_pipeline_replay(const dtp_stage_table *table, const dtp_pipeline_
 
 typedef struct dtp_pipeline {
     dtp_arena *arena;
-    int32_t n;
-    dtp_program **programs; /* by stage; each is checked, as is the table */
+    int32_t n;              /* chunks of all stages */
+    dtp_program **programs; /* by chunk; each is checked, as is the table */
     dtp_stage_table table;
     dtp_pipeline_times times; /* of a prediction */
 } dtp_pipeline;
 
-/* Lowers every stage of a graph that has stages (options->stage apart). The programs borrow as
+/* Lowers every chunk of a graph that has stages (options->chunk apart). The programs borrow as
  * those of dtp_lower do. */
 dtp_status dtp_pipeline_create(const dtp_graph *g, const dtp_sharding *s,
                                const dtp_lower_options *options, dtp_pipeline **out,
@@ -59,7 +59,7 @@ dtp_status dtp_pipeline_choose(const dtp_graph *g, const dtp_pricer *pricer, con
 dtp_status dtp_pipeline_between(const dtp_pricer *pricer, int32_t n_stages, dtp_pricer *out,
                                 dtp_err *err) DTP_MUST_CHECK;
 /* Seconds that a message of so many bytes per rank takes from a stage to one `hops` behind it,
- * negative: before it. `between`: dtp_pipeline_between. */
+ * negative: before it, 0: a copy on the stage. `between`: dtp_pipeline_between. */
 double dtp_pipeline_send_s(const dtp_pricer *between, int64_t bytes, int32_t hops);
 /* How often a step sends a tensor. */
 int32_t dtp_pipeline_sends(const dtp_graph *g, const dtp_transfer *transfer);

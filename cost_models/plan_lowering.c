@@ -53,7 +53,7 @@ dtp_status dtp_plan_list_redistributions(dtp_plan *plan, const dtp_graph *g,
     /* Kept: nodes of the plain program share no copies. */
     dtp_lower_options options = {
         .redistributor = &recording, .unplaced = true, .kept = true, .target = &dtp_target_cpu};
-    for (; options.stage < dtp_graph_stages(g); options.stage++) {
+    for (; options.chunk < dtp_graph_chunks(g); options.chunk++) {
         dtp_program *program = NULL;
         DTP_TRY(dtp_lower(g, &plan->sharding, &options, &program, err));
         dtp_program_destroy(program);

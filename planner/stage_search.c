@@ -70,8 +70,8 @@ static const char *text_of(const stage_search *s, const point *p)
         p->stages.slots > 1 ? dtp_arena_printf(s->arena, " --slots %d", p->stages.slots) : "";
     return text == NULL || slots == NULL
                ? NULL
-               : dtp_arena_printf(s->arena, "--stages %d%s%s%s", p->stages.n, slots,
-                                  plain ? "" : " ", plain ? "" : text);
+               : dtp_arena_printf(s->arena, "--stages %s%s%s%s", dtp_stages_print(&p->stages).text,
+                                  slots, plain ? "" : " ", plain ? "" : text);
 }
 
 static dtp_status note(stage_search *s, const point *p, const char *outcome, dtp_err *err)
@@ -219,7 +219,8 @@ static dtp_status bound_step(const stage_search *s, const point *p, double *seco
         least = here - update_s < least ? here - update_s : least;
     }
     dtp_graph_destroy(changed);
-    *seconds = dtp_stages_bound(least, v.microbatches, p->stages.n);
+    *seconds = p->stages.chunks > 1 ? least / p->stages.n
+                                    : dtp_stages_bound(least, v.microbatches, p->stages.n);
     return st;
 }
 

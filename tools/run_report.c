@@ -54,7 +54,7 @@ dtp_status dtp_report_start(dtp_report *r, const dtp_session *s, const char *bac
     DTP_TRY(dtp_stages_mesh(&p->mesh, n_stages, &r->mesh, err));
     r->ranks = dtp_mesh_ranks(&r->mesh);
     for (int32_t k = 0; k < n_stages && n_stages > 1; k++) {
-        const int64_t peak = p->stages[k]->peak_bytes;
+        const int64_t peak = p->chunks[k]->peak_bytes;
         r->program_peak_bytes = peak > r->program_peak_bytes ? peak : r->program_peak_bytes;
     }
     if (predicted != NULL) {

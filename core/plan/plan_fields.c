@@ -612,6 +612,7 @@ dtp_status dtp_plan__fields(const dtp_json *root, dtp_plan *plan, dtp_err *err)
                                        "microbatches",
                                        "microbatch_dim",
                                        "stages",
+                                       "chunks",
                                        "slots",
                                        "rules",
                                        "predicted",

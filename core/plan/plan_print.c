@@ -242,10 +242,13 @@ static void print_choices(const dtp_plan *plan, const dtp_graph *g, dtp_strbuf *
         dtp_strbuf_addf(out, "microbatches: %d of '%s'\n", c->microbatches,
                         dtp_dims_name(&g->dims, g->micro_dims[0]));
     }
-    for (int32_t s = 0; s < c->stages.n; s++) {
+    for (int32_t s = 0; s < dtp_stage_choice_chunks(&c->stages); s++) {
         dtp_strbuf_addf(out, "%s%s", s == 0 ? "stages: " : ", ", c->stages.borders[s]);
     }
     if (c->stages.n > 1) {
+        if (c->stages.chunks > 1) {
+            dtp_strbuf_addf(out, "; %d chunks on each of %d stages", c->stages.chunks, c->stages.n);
+        }
         dtp_strbuf_addf(out, "; %d microbatches in flight on the first\n", dtp_stage_slots(g, 0));
         dtp_strbuf_addf(out, "bubble: %s, imbalance %s, exposed sends %s\n",
                         dtp_seconds(plan->predicted.bubble_s).text,

@@ -302,24 +302,30 @@ static dtp_status read_remat(const dtp_json *list, const plan_reader *r, dtp_err
     return dtp_json_prefixed(list, dtp_remat_check(remat, r->g, err), err);
 }
 
-/* Borders and slots; absent slots are 1. */
+/* Borders, and slots and chunks of a stage, absent ones 1. */
 static dtp_status read_stages(const dtp_json *list, const plan_reader *r, dtp_err *err)
 {
     const char **borders;
     dtp_stage_choice *stages = &r->plan->variant.stages;
     const dtp_json *slots = dtp_json_get(r->root, "slots");
-    int64_t value = 1;
-    int32_t *unit, *stage;
-    DTP_TRY(dtp_plan__texts(list, r->plan->arena, &stages->n, &borders, err));
-    if (stages->n < 2 || stages->n > DTP_MAX_STAGES) {
-        return dtp_json_fail(list, err, "%d stages, expected 2 to %d", stages->n, DTP_MAX_STAGES);
+    const dtp_json *chunks = dtp_json_get(r->root, "chunks");
+    int64_t value = 1, each = 1;
+    int32_t *unit, *chunk, n;
+    DTP_TRY(dtp_plan__texts(list, r->plan->arena, &n, &borders, err));
+    DTP_TRY(chunks == NULL ? DTP_OK : dtp_json_int(chunks, 2, DTP_MAX_STAGES, &each, err));
+    if (n < 2 * each || n > DTP_MAX_STAGES || n % each != 0) {
+        return dtp_json_fail(list, err, "%d stages, expected %d to %d%s", n, 2 * (int32_t)each,
+                             DTP_MAX_STAGES, each > 1 ? ", as many chunks on each" : "");
     }
-    DTP_TRY(slots == NULL ? DTP_OK
-                          : dtp_json_int(slots, 1, r->plan->variant.microbatches, &value, err));
+    stages->chunks = (int32_t)each;
+    stages->n = n / stages->chunks;
+    DTP_TRY(slots == NULL
+                ? DTP_OK
+                : dtp_json_int(slots, 1, each * r->plan->variant.microbatches, &value, err));
     stages->borders = borders;
     stages->slots = (int32_t)value;
     return dtp_json_prefixed(
-        list, dtp_stage_units(r->g, stages, r->plan->arena, &unit, &stage, err), err);
+        list, dtp_stage_units(r->g, stages, r->plan->arena, &unit, &chunk, err), err);
 }
 
 static dtp_status read_outputs(const dtp_json *list, const plan_reader *r, dtp_err *err)
@@ -374,8 +380,10 @@ static dtp_status read_variant(const plan_reader *r, dtp_graph **out, dtp_err *e
             return dtp_json_fail(dim, err, "the model '%s' has no dim '%.60s'", model->name, name);
         }
     }
-    if (slots != NULL && stages == NULL) {
-        return dtp_json_fail(slots, err, "slots are those of stages");
+    const dtp_json *of_stages = slots != NULL ? slots : dtp_json_get(r->root, "chunks");
+    if (of_stages != NULL && stages == NULL) {
+        return dtp_json_fail(of_stages, err, "%s are those of stages",
+                             slots != NULL ? "slots" : "chunks");
     }
     DTP_TRY(stages != NULL ? read_stages(stages, r, err) : DTP_OK);
     return dtp_graph_variant_any(c)

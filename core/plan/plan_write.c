@@ -223,8 +223,14 @@ static void write_variant(dtp_json_writer *w, const dtp_plan *plan, const dtp_gr
     }
     if (plan->variant.stages.n > 1) {
         const int32_t slots = plan->variant.stages.slots; /* on the last stage */
-        write_texts(w, "stages", true, plan->variant.stages.n, plan->variant.stages.borders);
-        dtp_json_write_int(w, "slots", slots < g->microbatches ? slots : g->microbatches);
+        const int32_t chunks = plan->variant.stages.chunks;
+        const int32_t most = g->microbatches * (chunks > 1 ? chunks : 1);
+        write_texts(w, "stages", true, dtp_stage_choice_chunks(&plan->variant.stages),
+                    plan->variant.stages.borders);
+        if (chunks > 1) {
+            dtp_json_write_int(w, "chunks", chunks);
+        }
+        dtp_json_write_int(w, "slots", slots < most ? slots : most);
     }
 }
 

@@ -148,6 +148,7 @@ dtp_status dtp_graph_variant_copy(const dtp_graph_variant *from, dtp_arena *aren
         DTP_TRY(DTP_MEMORY(err, out->regather));
     }
     DTP_TRY(copy_texts(arena, from->outputs.n, from->outputs.names, &out->outputs.names, err));
-    DTP_TRY(copy_texts(arena, from->stages.n, from->stages.borders, &out->stages.borders, err));
+    DTP_TRY(copy_texts(arena, dtp_stage_choice_chunks(&from->stages), from->stages.borders,
+                       &out->stages.borders, err));
     return copy_texts(arena, from->remat.n, from->remat.items, &out->remat.items, err);
 }

@@ -1,11 +1,12 @@
-/* Stages as texts, and borders between them.
+/* Stages as texts, and borders between chunks.
  *
  * A unit is an instance of a block. Units stand in the order of their first forward nodes; a border
- * is the first unit of a stage. "4" takes the borders with the least work on the stage that has
- * most, and of these the least sum of squares; equal ones give the earlier stage more units.
+ * is the first unit of a chunk. "4" takes the borders with the least work in the chunk that has
+ * most, and of these the least sum of squares; equal ones give the earlier chunk more units.
  * Work is the FLOPs of the forward pass; a node in no block counts with the last unit that it
  * depends on, before the first unit with that. */
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "core/base/units.h"
@@ -97,18 +98,14 @@ static void fill(border_table *t, int32_t n_stages, double limit)
     }
 }
 
-static dtp_status equal_work(const dtp_graph *g, const unit_list *u, int32_t n, dtp_arena *arena,
-                             int32_t *first, dtp_err *err)
+static dtp_status equal_work(const unit_list *u, int32_t n, dtp_arena *arena, int32_t *first,
+                             dtp_err *err)
 {
     border_table t = {.u = u};
     const size_t cells = (size_t)(n + 1) * (size_t)(u->n + 1);
     DTP_TRY(DTP_NEW(arena, t.sum, (size_t)u->n + 1, err));
     DTP_TRY(DTP_NEW(arena, t.cost, cells, err));
     DTP_TRY(DTP_NEW(arena, t.begin, cells, err));
-    if (n > u->n) {
-        return DTP_FAIL(err, DTP_INVALID, "stages: %d, but '%s' has %d instances of blocks", n,
-                        g->name, u->n);
-    }
     for (int32_t k = 0; k < u->n; k++) {
         t.sum[k + 1] = t.sum[k] + u->work[k];
     }
@@ -200,14 +197,40 @@ static dtp_status read_borders(const char *text, dtp_arena *arena, int32_t *n, c
     }
 }
 
+dtp_stages_text dtp_stages_print(const dtp_stage_choice *choice)
+{
+    dtp_stages_text out;
+    (void)snprintf(out.text, sizeof out.text, choice->chunks > 1 ? "%dx%d" : "%d", choice->n,
+                   choice->chunks);
+    return out;
+}
+
+/* Takes "x2" off the end: chunks of every stage. */
+static dtp_status read_chunks(const char **text, dtp_arena *arena, int32_t *chunks, dtp_err *err)
+{
+    const char *x = strrchr(*text, 'x');
+    int64_t n = 1;
+    *chunks = 1;
+    if (x == NULL || x == *text || x[-1] < '0' || x[-1] > '9' || !dtp_int_parse(x + 1, &n)) {
+        return DTP_OK;
+    }
+    if (n < 1 || n > DTP_MAX_STAGES) {
+        return DTP_FAIL(err, DTP_INVALID, "stages: '%.80s' has %" PRId64 " chunks a stage", *text,
+                        n);
+    }
+    *chunks = (int32_t)n;
+    *text = dtp_arena_printf(arena, "%.*s", (int)(x - *text), *text);
+    return DTP_MEMORY(err, *text);
+}
+
 dtp_status dtp_stages_parse(const char *text, const char *slots, const dtp_graph *model,
                             dtp_arena *arena, dtp_stage_choice *out, dtp_err *err)
 {
-    const char **borders;
+    const char **borders, *asked = text;
     int32_t first[DTP_MAX_STAGES];
     int64_t n = 0;
     unit_list u;
-    int32_t *unit, *stage;
+    int32_t *unit, *chunk;
     *out = (dtp_stage_choice){0};
     DTP_TRY(DTP_NEW(arena, borders, DTP_MAX_STAGES, err));
     int64_t in_flight = slots == NULL || strcmp(slots, "1f1b") == 0 ? 1 : INT32_MAX;
@@ -218,19 +241,29 @@ dtp_status dtp_stages_parse(const char *text, const char *slots, const dtp_graph
     }
     out->slots = (int32_t)in_flight;
     out->borders = borders;
-    if (!dtp_int_parse(text, &n)) {
+    DTP_TRY(read_chunks(&text, arena, &out->chunks, err));
+    const bool listed = !dtp_int_parse(text, &n);
+    if (listed) {
         DTP_TRY(read_borders(text, arena, &out->n, borders, err));
-        return dtp_stage_units(model, out, arena, &unit, &stage, err);
+        n = out->n / out->chunks;
     }
-    if (n < 1 || n > DTP_MAX_STAGES) {
-        return DTP_FAIL(err, DTP_INVALID, "stages: %" PRId64 ", expected 1 to %d", n,
-                        DTP_MAX_STAGES);
+    const int32_t least = out->chunks > 1 ? 2 : 1, most = DTP_MAX_STAGES / out->chunks;
+    if (n < least || n > most || (listed && n * out->chunks != out->n)) {
+        return DTP_FAIL(err, DTP_INVALID, "stages: %.80s, expected %d to %d%s", asked, least, most,
+                        out->chunks > 1 ? ", which share the chunks evenly" : "");
+    }
+    out->n = (int32_t)n;
+    if (listed) {
+        return dtp_stage_units(model, out, arena, &unit, &chunk, err);
     }
     DTP_TRY(find_units(model, arena, &u, err));
     DTP_TRY(u.n == 0 ? no_blocks(model, err) : find_work(model, arena, &u, err));
-    DTP_TRY(equal_work(model, &u, (int32_t)n, arena, first, err));
-    out->n = (int32_t)n;
-    for (int32_t s = 0; s < out->n; s++) {
+    if (dtp_stage_choice_chunks(out) > u.n) {
+        return DTP_FAIL(err, DTP_INVALID, "stages: %.80s, but '%s' has %d instances of blocks",
+                        asked, model->name, u.n);
+    }
+    DTP_TRY(equal_work(&u, dtp_stage_choice_chunks(out), arena, first, err));
+    for (int32_t s = 0; s < dtp_stage_choice_chunks(out); s++) {
         const dtp_node *node = &model->nodes[u.node[first[s]]];
         borders[s] = dtp_arena_printf(arena, "%s:%d", model->blocks[node->block], node->instance);
         DTP_TRY(DTP_MEMORY(err, borders[s]));
@@ -239,17 +272,17 @@ dtp_status dtp_stages_parse(const char *text, const char *slots, const dtp_graph
 }
 
 dtp_status dtp_stage_units(const dtp_graph *g, const dtp_stage_choice *choice, dtp_arena *arena,
-                           int32_t **unit, int32_t **stage, dtp_err *err)
+                           int32_t **unit, int32_t **chunk, dtp_err *err)
 {
     unit_list u;
     int32_t at = -1;
     DTP_TRY(find_units(g, arena, &u, err));
-    DTP_TRY(DTP_NEW(arena, *stage, u.n, err));
+    DTP_TRY(DTP_NEW(arena, *chunk, u.n, err));
     DTP_TRY(u.n == 0 ? no_blocks(g, err) : DTP_OK);
-    for (int32_t s = 0; s < choice->n; s++) {
+    for (int32_t s = 0; s < dtp_stage_choice_chunks(choice); s++) {
         DTP_TRY(find_border(g, &u, choice->borders[s], at, &at, err));
         for (int32_t k = at; k < u.n; k++) {
-            (*stage)[k] = s;
+            (*chunk)[k] = s;
         }
     }
     *unit = u.of;

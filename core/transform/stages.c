@@ -18,7 +18,7 @@
 typedef struct stage_work {
     const dtp_graph *g;
     dtp_stages *s;
-    int32_t *unit, *stage; /* dtp_stage_units; `unit` then of nodes in no block, too */
+    int32_t *unit, *chunk; /* dtp_stage_units; `unit` then of nodes in no block, too */
     bool *has_grad;        /* by forward node */
     uint64_t *got;         /* by tensor: stages that receive it */
     dtp_tensor_id *target; /* by tensor: what it replaces, -1 = nothing */
@@ -28,7 +28,7 @@ typedef struct stage_work {
 static int32_t first_stage(uint64_t on)
 {
     int32_t s = 0;
-    while (s < DTP_MAX_STAGES - 1 && !dtp_on_stage(on, s)) {
+    while (s < DTP_MAX_STAGES - 1 && !dtp_in_chunk(on, s)) {
         s++;
     }
     return s;
@@ -46,8 +46,11 @@ static dtp_node_id maker(const dtp_graph *g, dtp_tensor_id t)
 
 int32_t dtp_stage_slots(const dtp_graph *g, int32_t stage)
 {
-    const int64_t slots = (int64_t)g->stages->slots + g->stages->n - 1 - stage;
-    return slots < g->microbatches ? (int32_t)slots : g->microbatches;
+    const dtp_stages *s = g->stages;
+    const int64_t others = s->n_chunks - s->n, behind = s->n - 1 - stage;
+    const int64_t all = (int64_t)g->microbatches * (s->n_chunks / s->n);
+    const int64_t slots = s->slots + others + behind * (others > 0 ? 2 : 1);
+    return (int32_t)(slots < all ? slots : all);
 }
 
 dtp_status dtp_stages_mesh(const dtp_mesh *mesh, int32_t n_stages, dtp_mesh *out, dtp_err *err)
@@ -91,10 +94,10 @@ static dtp_status place_forward(stage_work *w, dtp_err *err)
         for (int32_t i = 0; i < node->n_in && forward; i++) {
             const dtp_node_id made = maker(g, node->in[i]);
             const int32_t unit = made >= 0 ? w->unit[made] : -1;
-            if (block && unit >= 0 && w->stage[unit] > w->stage[w->unit[n]]) {
+            if (block && unit >= 0 && w->chunk[unit] > w->chunk[w->unit[n]]) {
                 return DTP_FAIL(err, DTP_UNSUPPORTED,
                                 "stages: node '%s' on stage %d reads '%s' of stage %d", node->name,
-                                w->stage[w->unit[n]], g->tensors[node->in[i]].name, w->stage[unit]);
+                                w->chunk[w->unit[n]], g->tensors[node->in[i]].name, w->chunk[unit]);
             }
             w->unit[n] = !block && unit > w->unit[n] ? unit : w->unit[n];
         }
@@ -118,7 +121,7 @@ static dtp_status place_forward(stage_work *w, dtp_err *err)
     }
     for (dtp_node_id n = 0; n < g->n_nodes; n++) {
         const bool placed = g->nodes[n].phase == DTP_FORWARD && w->unit[n] >= 0;
-        w->s->on[n] = placed ? bit(w->stage[w->unit[n]]) : 0;
+        w->s->on[n] = placed ? bit(w->chunk[w->unit[n]]) : 0;
     }
     return DTP_OK;
 }
@@ -249,7 +252,7 @@ static dtp_status find_transfers(stage_work *w, dtp_err *err)
             const dtp_tensor_id t = node->in[i];
             uint64_t lacks = s->on[n] & ~(s->holds[t] | w->got[t]);
             for (int32_t to = 0; lacks >> to != 0; to++) {
-                DTP_TRY(dtp_on_stage(lacks, to) ? receive(w, n, t, to, err) : DTP_OK);
+                DTP_TRY(dtp_in_chunk(lacks, to) ? receive(w, n, t, to, err) : DTP_OK);
                 lacks &= ~bit(to);
             }
         }
@@ -257,13 +260,13 @@ static dtp_status find_transfers(stage_work *w, dtp_err *err)
     for (int32_t k = 0; k < g->n_updates; k++) { /* copies of parameters */
         const dtp_update *u = &g->updates[k];
         const uint64_t copies = s->holds[u->target] & ~bit(s->home[u->target]);
-        for (int32_t to = 0; to < s->n; to++) {
+        for (int32_t to = 0; to < s->n_chunks; to++) {
             const dtp_transfer transfer = {.tensor = u->value,
                                            .into = u->target,
                                            .from = s->home[u->target],
                                            .to = to,
                                            .section = DTP_SECTION_UPDATE + s->n_parts - 1};
-            DTP_TRY(dtp_on_stage(copies, to) ? add_transfer(w, &transfer, err) : DTP_OK);
+            DTP_TRY(dtp_in_chunk(copies, to) ? add_transfer(w, &transfer, err) : DTP_OK);
         }
     }
     return DTP_OK;
@@ -275,11 +278,14 @@ dtp_status dtp_stages_find(const dtp_graph *g, const dtp_stage_choice *choice, d
                            dtp_stages *out, dtp_err *err)
 {
     stage_work w = {.g = g, .s = out, .arena = arena};
-    *out = (dtp_stages){.n = choice->n, .slots = choice->slots, .n_parts = 1};
+    *out = (dtp_stages){.n = choice->n,
+                        .n_chunks = dtp_stage_choice_chunks(choice),
+                        .slots = choice->slots,
+                        .n_parts = 1};
     if (g->loss < 0) {
         return DTP_FAIL(err, DTP_INVALID, "stages: '%s' is not trained", g->name);
     }
-    DTP_TRY(dtp_stage_units(g, choice, arena, &w.unit, &w.stage, err));
+    DTP_TRY(dtp_stage_units(g, choice, arena, &w.unit, &w.chunk, err));
     DTP_TRY(DTP_NEW(arena, out->on, g->n_nodes, err));
     DTP_TRY(DTP_NEW(arena, out->part, g->n_nodes, err));
     DTP_TRY(DTP_NEW(arena, out->holds, g->n_tensors, err));
@@ -350,7 +356,7 @@ static dtp_status add_terms(term_work *w, dtp_tensor_id t, bool root, int32_t s,
     *out = -1;
     if (n < 0) {
         const dtp_node_id made = maker(w->g, t);
-        *out = made >= 0 && dtp_on_stage(w->stages.on[made], s) ? w->copy.tensor[t] : -1;
+        *out = made >= 0 && dtp_in_chunk(w->stages.on[made], s) ? w->copy.tensor[t] : -1;
         return DTP_OK;
     }
     const bool cast = (w->g->nodes[n].op->flags & DTP_OP_CAST) != 0;
@@ -377,7 +383,7 @@ static dtp_status add_sum(term_work *w, const dtp_param_grad *pg, dtp_err *err)
     const dtp_graph_tensor *grad = &w->g->tensors[pg->grad];
     dtp_tensor_id in[2] = {-1, -1};
     for (int32_t s = DTP_MAX_STAGES - 1; s >= 0; s--) {
-        if (!dtp_on_stage(stages, s)) {
+        if (!dtp_in_chunk(stages, s)) {
             continue;
         }
         DTP_TRY(add_terms(w, pg->grad, true, s, &in[1], err));

@@ -33,7 +33,8 @@ void dtp_run_texts_free(dtp_run_texts *texts);
 
 /* Which resident values to write or fill, and the step count stored beside them. */
 typedef struct dtp_checkpoint_job {
-    dtp_runner *runner;
+    int32_t n_runners; /* of this rank: one, or one for each chunk of its stage */
+    dtp_runner *const *runners;
     dtp_backend *backend;
     dtp_comm *comm;
     const dtp_ctx *ctx;              /* NULL: silent */

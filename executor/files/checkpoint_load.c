@@ -86,10 +86,12 @@ static dtp_status check_twins(const loader *l, const char *name, const dtp_shard
     return DTP_OK;
 }
 
-static dtp_status load_value(const loader *l, dtp_value_id v, const char *name, dtp_err *err)
+static dtp_status load_value(const loader *l, const dtp_runner *r, dtp_value_id v, dtp_err *err)
 {
-    const dtp_view *view = dtp_runner_view(l->job->runner, v);
-    dtp_shard shard = dtp_runner_shard(l->job->runner, v);
+    const dtp_program *p = dtp_runner_program(r);
+    const char *name = p->graph->tensors[p->values[v].tensor].name;
+    const dtp_view *view = dtp_runner_view(r, v);
+    dtp_shard shard = dtp_runner_shard(r, v);
     const dtp_slice *slices;
     int32_t n = dtp_catalog_find(&l->catalog, name, &slices);
     if (n == 0) {
@@ -131,11 +133,12 @@ static dtp_status load_value(const loader *l, dtp_value_id v, const char *name, 
 
 /* Parameters always, states when there are any; those of no optimizer, a loss scale, where they are
  * there. */
-static bool is_loaded(const loader *l, const dtp_program *p, dtp_value_id v)
+static bool is_loaded(const loader *l, const dtp_runner *r, dtp_value_id v)
 {
+    const dtp_program *p = dtp_runner_program(r);
     const dtp_value *value = &p->values[v];
     if (value->kind != DTP_VALUE_RESIDENT || value->tensor < 0 ||
-        dtp_runner_view(l->job->runner, v)->data == NULL) {
+        dtp_runner_view(r, v)->data == NULL) {
         return false;
     }
     const dtp_graph_tensor *t = &p->graph->tensors[value->tensor];
@@ -168,7 +171,7 @@ static dtp_status check_files(const dtp_comm *comm, const dtp_catalog *c, dtp_er
 /* A run that goes on has the states of its optimizer, and no others. */
 static dtp_status check_states(const loader *l, dtp_err *err)
 {
-    const dtp_graph *g = dtp_runner_program(l->job->runner)->graph;
+    const dtp_graph *g = dtp_runner_program(l->job->runners[0])->graph;
     const char *wanted = NULL, *other = NULL;
     const dtp_slice *ignored;
     for (dtp_tensor_id t = 0; t < g->n_tensors && wanted == NULL; t++) {
@@ -195,7 +198,7 @@ static dtp_status check_states(const loader *l, dtp_err *err)
 
 static dtp_status load_all(loader *l, dtp_err *err)
 {
-    const dtp_program *p = dtp_runner_program(l->job->runner);
+    const dtp_program *p = dtp_runner_program(l->job->runners[0]);
     /* Whether the model wants optimizer states, and the checkpoint has any of them. */
     const dtp_slice *ignored;
     for (dtp_tensor_id t = 0; t < p->graph->n_tensors; t++) {
@@ -207,11 +210,11 @@ static dtp_status load_all(loader *l, dtp_err *err)
         }
     }
     DTP_TRY(l->job->run != NULL ? check_states(l, err) : DTP_OK);
-    for (dtp_value_id v = 0; v < p->n_values; v++) {
-        if (!is_loaded(l, p, v)) {
-            continue;
+    for (int32_t k = 0; k < l->job->n_runners; k++) {
+        const dtp_runner *r = l->job->runners[k];
+        for (dtp_value_id v = 0; v < dtp_runner_program(r)->n_values; v++) {
+            DTP_TRY(is_loaded(l, r, v) ? load_value(l, r, v, err) : DTP_OK);
         }
-        DTP_TRY(load_value(l, v, p->graph->tensors[p->values[v].tensor].name, err));
     }
     /* Tensors of the file that the model does not have are named once. A graph without updates,
      * that of a forward run, has no use for optimizer states. */

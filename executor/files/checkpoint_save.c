@@ -26,22 +26,22 @@ static bool slice_of(const dtp_program *p, const dtp_value *value, int32_t rank,
     return dtp_shard_elems(out) > 0;
 }
 
-/* Of stages one writes a tensor: its home. */
+/* Of chunks one writes a tensor: its home. */
 static bool is_saved(const dtp_program *p, const dtp_value *value)
 {
     const dtp_stages *stages = p->graph->stages;
     return value->kind == DTP_VALUE_RESIDENT && value->tensor >= 0 &&
            dtp_tensor_lasts(&p->graph->tensors[value->tensor]) &&
-           (stages == NULL || stages->home[value->tensor] == p->stage);
+           (stages == NULL || stages->home[value->tensor] == p->chunk);
 }
 
 /* ---- own slices ---- */
 
 static dtp_status put_values(const dtp_checkpoint_job *job, dtp_st_writer *w, int32_t n,
-                             const dtp_value_id *ids, dtp_err *err)
+                             const dtp_view *const *views, dtp_err *err)
 {
     for (int32_t i = 0; i < n; i++) {
-        const dtp_view *view = dtp_runner_view(job->runner, ids[i]);
+        const dtp_view *view = views[i];
         int64_t bytes = dtp_ttype_bytes(&view->local);
         void *host = malloc((size_t)bytes);
         DTP_TRY(DTP_MEMORY(err, host));
@@ -56,39 +56,54 @@ static dtp_status put_values(const dtp_checkpoint_job *job, dtp_st_writer *w, in
     return DTP_OK;
 }
 
+/* Adds what a rank of the mesh writes of a program to n entries; returns how many there are. */
+static int32_t add_entries(const dtp_runner *r, int32_t rank, int32_t n, dtp_st_entry *entries,
+                           const dtp_view **views)
+{
+    const dtp_program *p = dtp_runner_program(r);
+    for (dtp_value_id v = 0; v < p->n_values; v++) {
+        dtp_shard shard;
+        if (!is_saved(p, &p->values[v]) || !slice_of(p, &p->values[v], rank, &shard)) {
+            continue;
+        }
+        dtp_st_entry *e = &entries[n];
+        e->name = p->graph->tensors[p->values[v].tensor].name;
+        e->store = (dtp_store)p->values[v].type.dtype;
+        e->rank = shard.rank;
+        memcpy(e->dims, shard.size, sizeof e->dims);
+        views[n++] = dtp_runner_view(r, v);
+    }
+    return n;
+}
+
 /* stamp: bytes and checksum of the file. */
 static dtp_status write_slices(const dtp_checkpoint_job *job, const char *dir, int64_t set,
                                int64_t stamp[2], dtp_err *err)
 {
-    const dtp_program *p = dtp_runner_program(job->runner);
+    const dtp_program *p = dtp_runner_program(job->runners[0]);
     char path[DTP_CHECKPOINT_PATH_BYTES];
     if (!dtp_checkpoint__part_path(dir, set, job->comm->rank, job->comm->size, path)) {
         return DTP_FAIL(err, DTP_RANGE, "%.200s: the path is too long", dir);
     }
-    const int32_t rank = job->comm->rank - p->stage * dtp_mesh_ranks(&p->mesh);
-    dtp_st_entry *entries = calloc((size_t)p->n_values + 1, sizeof *entries);
-    dtp_value_id *ids = calloc((size_t)p->n_values + 1, sizeof *ids);
+    const int32_t rank = job->comm->rank % dtp_mesh_ranks(&p->mesh);
+    size_t room = 1;
+    for (int32_t k = 0; k < job->n_runners; k++) {
+        room += (size_t)dtp_runner_program(job->runners[k])->n_values;
+    }
+    dtp_st_entry *entries = calloc(room, sizeof *entries);
+    const dtp_view **views = calloc(room, sizeof *views);
     dtp_st_writer *w = NULL;
     dtp_status status = DTP_OK;
-    if (entries == NULL || ids == NULL) {
+    if (entries == NULL || views == NULL) {
         status = DTP_FAIL(err, DTP_NOMEM, "%s: no memory", path);
     } else {
         int32_t n = 0;
-        for (dtp_value_id v = 0; v < p->n_values; v++) {
-            dtp_shard shard;
-            if (!is_saved(p, &p->values[v]) || !slice_of(p, &p->values[v], rank, &shard)) {
-                continue;
-            }
-            dtp_st_entry *e = &entries[n];
-            e->name = p->graph->tensors[p->values[v].tensor].name;
-            e->store = (dtp_store)p->values[v].type.dtype;
-            e->rank = shard.rank;
-            memcpy(e->dims, shard.size, sizeof e->dims);
-            ids[n++] = v;
+        for (int32_t k = 0; k < job->n_runners; k++) {
+            n = add_entries(job->runners[k], rank, n, entries, views);
         }
         status = dtp_st_create_name(path, n, entries, 0, NULL, &w, err);
         if (status == DTP_OK) {
-            status = put_values(job, w, n, ids, err);
+            status = put_values(job, w, n, views, err);
         }
     }
     if (status == DTP_OK) {
@@ -99,7 +114,7 @@ static dtp_status write_slices(const dtp_checkpoint_job *job, const char *dir, i
         dtp_st_discard(w);
     }
     free(entries);
-    free(ids);
+    free(views);
     return status;
 }
 
@@ -120,7 +135,7 @@ static void add_tensors(const dtp_program *p, dtp_json_writer *j)
             for (int32_t r = 0; r < ranks; r++) {
                 if (slice_of(p, value, r, &shard)) {
                     dtp_json_begin_object(j, NULL);
-                    dtp_json_write_int(j, "file", p->stage * ranks + r);
+                    dtp_json_write_int(j, "file", dtp_chunk_stage(p->graph, p->chunk) * ranks + r);
                     dtp_json_write_ints(j, "offset", shard.rank, shard.offset);
                     dtp_json_write_ints(j, "size", shard.rank, shard.size);
                     dtp_json_end_object(j);
@@ -136,7 +151,7 @@ static void add_tensors(const dtp_program *p, dtp_json_writer *j)
 static dtp_status write_index(const dtp_checkpoint_job *job, const char *dir, int64_t set,
                               const int64_t *stamps, dtp_err *err)
 {
-    const dtp_program *p = dtp_runner_program(job->runner);
+    const dtp_program *p = dtp_runner_program(job->runners[0]);
     char path[DTP_CHECKPOINT_PATH_BYTES], seed[24];
     dtp_json_writer j = {0};
     (void)snprintf(path, sizeof path, "%s/%s", dir, DTP_CHECKPOINT_INDEX);
@@ -167,8 +182,8 @@ static dtp_status write_index(const dtp_checkpoint_job *job, const char *dir, in
     }
     dtp_json_end_array(&j);
     dtp_json_begin_object(&j, "tensors");
-    for (int32_t k = 0; k < dtp_graph_stages(p->graph); k++) {
-        add_tensors(p->stages != NULL ? p->stages[k] : p, &j);
+    for (int32_t k = 0; k < dtp_graph_chunks(p->graph); k++) {
+        add_tensors(p->chunks != NULL ? p->chunks[k] : p, &j);
     }
     dtp_json_end_object(&j);
     dtp_json_end_object(&j);

@@ -82,6 +82,11 @@ void dtp_runner_set_memory(dtp_runner *r, void *memory)
     dtp_runner__place(r, r->program->n_values, memory);
 }
 
+void *dtp_runner_memory(const dtp_runner *r)
+{
+    return r->memory;
+}
+
 dtp_status dtp_runner_prepare(dtp_runner *r, dtp_err *err)
 {
     dtp_transport *t = &r->comm->transport;

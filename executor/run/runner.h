@@ -21,6 +21,8 @@ dtp_status dtp_runner_create(const dtp_program *p, dtp_backend *backend, dtp_com
 /* Puts the arena of a runner with borrowed memory at `memory`: program->peak_bytes of device
  * memory, 64-byte aligned, borrowed. Its contents matter only during a step. */
 void dtp_runner_set_memory(dtp_runner *r, void *memory);
+/* The arena; borrowed. */
+void *dtp_runner_memory(const dtp_runner *r);
 /* Puts an external value and everything inside it at `data`: device memory of values[root].bytes,
  * borrowed. `root` has no parent. Costs one store per use of the buffer. Every external root must
  * be bound before a step. */

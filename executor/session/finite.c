@@ -79,8 +79,8 @@ static int64_t find(dtp_dtype dtype, const void *data, int64_t n)
     return -1;
 }
 
-/* The first update of this rank whose target holds such a value: *found = update of the graph ×
- * kinds + kind. */
+/* The first update of a chunk of this rank whose target holds such a value: *found = update of the
+ * graph × kinds + kind. */
 static dtp_status scan(dtp_session *s, int64_t *found, dtp_err *err)
 {
     const dtp_program *p = s->program;
@@ -117,7 +117,12 @@ dtp_status dtp_session_check(dtp_session *s, dtp_err *err)
     dtp_err local = {0};
     err = err != NULL ? err : &local;
     int64_t found = none;
-    DTP_TRY(dtp_comm_agree_status(s->comm, scan(s, &found, err), err));
+    dtp_status status = DTP_OK;
+    for (int32_t k = 0; k < s->n_chunks && status == DTP_OK && found == none; k++) {
+        dtp_session__enter(s, k);
+        status = scan(s, &found, err);
+    }
+    DTP_TRY(dtp_comm_agree_status(s->comm, status, err));
     int64_t first = found == none ? INT64_MAX : s->comm->rank * none + found;
     DTP_TRY(dtp_comm_all_reduce(s->comm, DTP_REDUCE_MIN, DTP_I64, 1, &first, err));
     if (first == INT64_MAX) {

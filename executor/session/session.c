@@ -34,11 +34,12 @@ static uint64_t hash_schedule(uint64_t h, const dtp_schedule *s)
 /* Everything that must be the same on all ranks. */
 static uint64_t hash_job(const dtp_program *p, const dtp_session_options *o)
 {
-    uint64_t h = dtp_program_hash(p->stages != NULL ? p->stages[0] : p);
-    for (int32_t k = 1; p->stages != NULL && k < p->graph->stages->n; k++) {
-        h = dtp_hash_i64(dtp_hash_i64(h, (int64_t)dtp_program_hash(p->stages[k])),
-                         p->stages[k]->slots); /* the tables follow from slots and graph */
+    uint64_t h = dtp_program_hash(p->chunks != NULL ? p->chunks[0] : p);
+    for (int32_t k = 1; p->chunks != NULL && k < p->graph->stages->n_chunks; k++) {
+        h = dtp_hash_i64(dtp_hash_i64(h, (int64_t)dtp_program_hash(p->chunks[k])),
+                         p->chunks[k]->slots); /* the tables follow from slots and graph */
     }
+    h = dtp_hash_i64(h, dtp_graph_stages(p->graph));
     h = dtp_hash_i64(h, (int64_t)o->seed);
     h = dtp_hash_i64(dtp_hash_i64(h, o->keep), o->allow_nan);
     h = dtp_hash_i64(h, o->order);
@@ -185,8 +186,8 @@ static dtp_status upload(dtp_session *s, dtp_value_id v, dtp_err *err)
                                    (size_t)dtp_ttype_bytes(&view->local), err);
 }
 
-/* Every resident value gets its initial contents. */
-static dtp_status initialise(dtp_session *s, dtp_err *err)
+/* Every resident value of a chunk gets its initial contents. */
+static dtp_status initialise_chunk(dtp_session *s, dtp_err *err)
 {
     const dtp_program *p = s->program;
     for (dtp_value_id v = 0; v < p->n_values; v++) {
@@ -198,6 +199,15 @@ static dtp_status initialise(dtp_session *s, dtp_err *err)
         DTP_TRY(dtp_init_fill(&p->graph->tensors[value->tensor], s->seed, &shard,
                               s->backend->threads, s->host, err));
         DTP_TRY(upload(s, v, err));
+    }
+    return DTP_OK;
+}
+
+static dtp_status initialise(dtp_session *s, dtp_err *err)
+{
+    for (int32_t k = 0; k < s->n_chunks; k++) {
+        dtp_session__enter(s, k);
+        DTP_TRY(initialise_chunk(s, err));
     }
     return DTP_OK;
 }
@@ -224,15 +234,22 @@ static dtp_status take_stored(dtp_session *s, const dtp_session_options *o, dtp_
                : DTP_OK;
 }
 
-static dtp_status local_setup(dtp_session *s, const dtp_session_options *o, dtp_err *err)
+/* The runner of chunk k of this rank, in the memory of the first one. */
+static dtp_status open_chunk(dtp_session *s, int32_t k, const dtp_session_options *o, dtp_err *err)
 {
-    const dtp_runner_options runner = {.profile = o->profile, .no_graph = o->no_graph};
-    DTP_TRY(dtp_runner_create(s->program, s->backend, s->pipeline.comm, &runner, &s->runner, err));
+    const dtp_program *first = s->program;
+    const dtp_program *p =
+        k > 0 ? first->chunks[s->pipeline.stage + k * s->pipeline.stages->n] : first;
+    const dtp_runner_options runner = {
+        .profile = o->profile, .no_graph = o->no_graph, .borrowed_memory = k > 0};
+    DTP_TRY(dtp_runner_create(p, s->backend, s->pipeline.comm, &runner, &s->runners[k], err));
+    if (k > 0) {
+        dtp_runner_set_memory(s->runners[k], dtp_runner_memory(s->runners[0]));
+    }
     /* What a reader of a tensor gets: the resident value, or a value that survives the step. */
-    const dtp_program *p = s->program;
-    s->tensor_value = malloc(((size_t)p->graph->n_tensors + 1) * sizeof *s->tensor_value);
-    DTP_TRY(DTP_MEMORY(err, s->tensor_value));
-    dtp_session__readable(p, s->tensor_value);
+    s->tensor_values[k] = malloc(((size_t)p->graph->n_tensors + 1) * sizeof *s->tensor_values[k]);
+    DTP_TRY(DTP_MEMORY(err, s->tensor_values[k]));
+    dtp_session__readable(p, s->tensor_values[k]);
     for (dtp_value_id v = 0; v < p->n_values; v++) {
         const dtp_value *value = &p->values[v];
         if ((value->kind == DTP_VALUE_RESIDENT || value->kind == DTP_VALUE_INPUT) &&
@@ -240,6 +257,15 @@ static dtp_status local_setup(dtp_session *s, const dtp_session_options *o, dtp_
             s->host_bytes = value->bytes;
         }
     }
+    return DTP_OK;
+}
+
+static dtp_status local_setup(dtp_session *s, const dtp_session_options *o, dtp_err *err)
+{
+    for (int32_t k = 0; k < s->n_chunks; k++) {
+        DTP_TRY(open_chunk(s, k, o, err));
+    }
+    dtp_session__enter(s, 0);
     s->host = malloc(s->host_bytes > 0 ? (size_t)s->host_bytes : 1);
     DTP_TRY(DTP_MEMORY(err, s->host));
     DTP_TRY(take_stored(s, o, err));
@@ -252,7 +278,8 @@ static dtp_status local_setup(dtp_session *s, const dtp_session_options *o, dtp_
 
 static dtp_checkpoint_job checkpoint_job(dtp_session *s)
 {
-    return (dtp_checkpoint_job){.runner = s->runner,
+    return (dtp_checkpoint_job){.n_runners = s->n_chunks,
+                                .runners = s->runners,
                                 .backend = s->backend,
                                 .comm = s->comm,
                                 .ctx = s->log ? &s->ctx : NULL,
@@ -306,7 +333,9 @@ static dtp_status start_from(dtp_session *s, const dtp_session_options *o,
         DTP_TRY(dtp_comm_agree_status(
             s->comm, dtp_session__run_compare(s, s->resumed, &found->run, err), err));
     }
-    DTP_TRY(dtp_runner_prepare(s->runner, err));
+    for (int32_t k = 0; k < s->n_chunks; k++) {
+        DTP_TRY(dtp_runner_prepare(s->runners[k], err));
+    }
     if (s->pipeline.stages == NULL) {
         dtp_session__origin_open(s);
     }
@@ -349,6 +378,7 @@ dtp_status dtp_session_create(const dtp_program *p, dtp_backend *backend, dtp_co
     dtp_session *s = calloc(1, sizeof *s);
     DTP_TRY(DTP_MEMORY(err, s));
     s->program = p;
+    s->n_chunks = 1;
     s->origin.first_update = -1;
     s->backend = backend;
     s->comm = comm;
@@ -373,13 +403,17 @@ void dtp_session_destroy(dtp_session *s)
 {
     if (s != NULL) {
         dtp_session__origin_close(s);
-        dtp_runner_destroy(s->runner); /* nothing is on the queue afterwards */
+        for (int32_t k = s->n_chunks - 1; k >= 0; k--) { /* the first has the memory of all */
+            dtp_runner_destroy(s->runners[k]);           /* nothing is on the queue afterwards */
+        }
         dtp_session__feed_close(s);
         dtp_feed_destroy(s->feed);
         unlock(s);
         free(s->resumed);
         dtp_run_texts_free(&s->run);
-        free(s->tensor_value);
+        for (int32_t k = 0; k < s->n_chunks; k++) {
+            free(s->tensor_values[k]);
+        }
         free(s->types);
         free(s->host);
         dtp_session__stages_close(s);
@@ -410,20 +444,24 @@ static dtp_status start(dtp_session *s, dtp_session__started *started, dtp_err *
 {
     const dtp_graph *g = s->program->graph;
     const double scale = dtp_schedule_at(&g->training.schedule, s->step);
-    const dtp_value_id read[DTP_RUNNER_READS] = {value_of(s, g->loss), value_of(s, g->norm)};
+    const bool stages = s->pipeline.stages != NULL;
     *started = (dtp_session__started){.step = s->step, .rate = rate_of(g) * scale};
-    dtp_runner_record(s->runner)->lr_scale = scale;
-    if (s->pipeline.stages != NULL) {
-        DTP_TRY(dtp_session__stage_step(s, &started->feed_s, err));
-        return dtp_runner_end(s->runner, read, err);
+    for (int32_t k = 0; k < s->n_chunks; k++) {
+        dtp_runner_record(s->runners[k])->lr_scale = scale;
     }
-    for (int32_t j = 0; j < dtp_program_microbatches(s->program); j++) {
+    DTP_TRY(stages ? dtp_session__stage_step(s, &started->feed_s, err) : DTP_OK);
+    for (int32_t j = 0; !stages && j < dtp_program_microbatches(s->program); j++) {
         const double before = dtp_now_s();
         DTP_TRY(dtp_session__feed(s, j, err));
         started->feed_s += dtp_now_s() - before;
         DTP_TRY(dtp_runner_microbatch(s->runner, s->seed, s->step, j, err));
     }
-    return dtp_runner_end(s->runner, read, err);
+    for (int32_t k = 0; k < s->n_chunks; k++) {
+        dtp_session__enter(s, k);
+        const dtp_value_id read[DTP_RUNNER_READS] = {value_of(s, g->loss), value_of(s, g->norm)};
+        DTP_TRY(dtp_runner_end(s->runner, read, err));
+    }
+    return DTP_OK;
 }
 
 dtp_status dtp_session_start_step(dtp_session *s, dtp_err *err)
@@ -437,7 +475,7 @@ dtp_status dtp_session_start_step(dtp_session *s, dtp_err *err)
     }
     const dtp_status status = start(s, &s->started[s->n_started % 2], err);
     if (status != DTP_OK) {
-        dtp_runner_give_up(s->runner, err->msg);
+        dtp_session__abandon(s, err->msg);
         return status;
     }
     s->n_started++;
@@ -451,25 +489,23 @@ static dtp_status finish(dtp_session *s, dtp_step_result *out, double *own, dtp_
 {
     const dtp_graph *g = s->program->graph;
     const dtp_session__started *started = &s->started[s->n_finished % 2];
-    const dtp_value_id v = value_of(s, g->loss), norm = value_of(s, g->norm);
-    double raw[DTP_RUNNER_READS] = {0};
+    double loss, norm;
     *out = (dtp_step_result){.step = started->step,
                              .feed_s = started->feed_s,
                              .rate = started->rate,
                              .grad_norm = (double)NAN,
                              .has_loss = g->loss >= 0 && dtp_session_can_fetch(s, g->loss)};
-    DTP_TRY(dtp_runner_finish(s->runner, &out->times, raw, err));
+    DTP_TRY(dtp_session__finish_chunks(s, &out->times, &loss, &norm, err));
     if (g->norm >= 0 && dtp_session_can_fetch(s, g->norm)) {
-        out->grad_norm =
-            norm >= 0 ? dtp_element(s->program->values[norm].type.dtype, &raw[1], 0) : 0.0;
+        out->grad_norm = norm;
         DTP_TRY(dtp_session__share(s, g->norm, &out->grad_norm, err));
     }
     if (!out->has_loss) {
         return DTP_OK;
     }
-    out->loss = *own = v >= 0 ? dtp_element(s->program->values[v].type.dtype, &raw[0], 0) : 0.0;
-    const dtp_collection loss = dtp_session__collection(s, g->loss);
-    dtp_status status = dtp_collect_reduce(&loss, DTP_F64, 1, &out->loss, err);
+    out->loss = *own = loss;
+    const dtp_collection collection = dtp_session__collection(s, g->loss);
+    dtp_status status = dtp_collect_reduce(&collection, DTP_F64, 1, &out->loss, err);
     status = status == DTP_OK ? dtp_session__share(s, g->loss, &out->loss, err) : status;
     return dtp_err_prefixed(status, err, "rank %d: step %" PRId64 ": loss", s->comm->rank,
                             out->step);
@@ -486,7 +522,7 @@ dtp_status dtp_session_finish_step(dtp_session *s, dtp_step_result *out, dtp_err
     }
     const dtp_status status = finish(s, out, &own, err);
     if (status != DTP_OK) {
-        dtp_runner_give_up(s->runner, err->msg);
+        dtp_session__abandon(s, err->msg);
         return status;
     }
     s->n_finished++;
@@ -521,13 +557,17 @@ const char *dtp_session_resumed(const dtp_session *s)
 
 dtp_runner *dtp_session_runner(const dtp_session *s)
 {
-    return s->runner;
+    return s->runners[0];
 }
 
 void dtp_session_peak(const dtp_session *s, int64_t *allocated, int64_t *touched)
 {
     *allocated = s->backend->peak_allocated_bytes;
-    *touched = dtp_runner_touched_bytes(s->runner);
+    *touched = 0;
+    for (int32_t k = 0; k < s->n_chunks; k++) {
+        const int64_t own = dtp_runner_touched_bytes(s->runners[k]);
+        *touched = own > *touched ? own : *touched;
+    }
 }
 
 dtp_status dtp_session_peaks(dtp_session *s, int64_t *out, dtp_err *err)

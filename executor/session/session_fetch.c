@@ -15,17 +15,18 @@ dtp_collection dtp_session__collection(const dtp_session *s, dtp_tensor_id t)
 {
     const dtp_value *value = dtp_session__kept(s, t);
     const dtp_stages *stages = s->pipeline.stages;
-    const dtp_value_id v = s->tensor_value[t];
+    const int32_t k = dtp_session__chunk_of(s, t);
+    const dtp_value_id v = s->tensor_values[k][t];
     dtp_collection c = {.comm = s->comm,
                         .backend = s->backend,
                         .mesh = &s->program->mesh,
                         .type = &value->type,
                         .layout = value->layout,
-                        .data = v >= 0 ? dtp_runner_view(s->runner, v)->data : NULL};
+                        .data = v >= 0 ? dtp_runner_view(s->runners[k], v)->data : NULL};
     if (stages != NULL) { /* replicated over the stages, of which some have nothing */
         const int32_t n_mesh = c.layout.n_mesh;
         c.mesh = &s->pipeline.mesh;
-        c.stages = (uint64_t)1 << stages->home[t];
+        c.stages = (uint64_t)1 << stages->home[t] % stages->n;
         c.layout = dtp_layout_replicated(value->layout.rank, n_mesh + 1);
         memcpy(&c.layout.placement[1], value->layout.placement,
                (size_t)n_mesh * sizeof c.layout.placement[0]);
@@ -48,7 +49,7 @@ dtp_status dtp_session__collect(dtp_session *s, dtp_tensor_id t, bool replicas, 
         c.set |= replicas || split ? (dtp_mesh_set)1 << m : 0;
     }
     if (stages != NULL && replicas && s->program->graph->tensors[t].kind == DTP_TENSOR_PARAM) {
-        c.stages = stages->holds[t]; /* copies, too */
+        c.stages = dtp_stages_of_chunks(stages, stages->holds[t]); /* copies, too */
     }
     if (s->comm->rank == 0) {
         c.out = out;

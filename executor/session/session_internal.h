@@ -36,17 +36,20 @@ typedef struct dtp_session__origin {
 /* Of a plan with stages (session_stages.c). */
 typedef struct dtp_session__pipeline {
     const dtp_stages *stages; /* NULL: there are none */
-    int32_t stage;            /* of this rank */
+    int32_t stage;            /* of this rank; its chunks are stage, stage + stages->n, ... */
     dtp_comm *comm;           /* of its stage; without stages the session's */
     dtp_mesh mesh;            /* of all ranks, the stages outermost */
     dtp_arena *arena;
     dtp_stage_table table;
     dtp_value_id *home_value; /* by tensor: dtp_session__readable of the program of its home */
-    dtp_message *messages;    /* by transfer * microbatches + microbatch */
+    dtp_message *messages;    /* by transfer * microbatches + microbatch, * 2, + 1 to send */
 } dtp_session__pipeline;
 
 struct dtp_session {
-    const dtp_program *program; /* of the stage of this rank */
+    int32_t n_chunks; /* programs of this rank: 1, or chunks of its stage */
+    dtp_runner *runners[DTP_MAX_STAGES];
+    dtp_value_id *tensor_values[DTP_MAX_STAGES];
+    const dtp_program *program; /* of the chunk that is entered, as runner and tensor_value */
     dtp_backend *backend;
     dtp_comm *comm;
     dtp_ctx ctx;
@@ -57,7 +60,7 @@ struct dtp_session {
     dtp_tensor_id set_input; /* has these values and no feed */
     const void *set_values;  /* NULL: all have feeds */
     dtp_session__pipeline pipeline;
-    dtp_value_id *tensor_value; /* by tensor id: what a reader gets; -1 = not kept here */
+    dtp_value_id *tensor_value; /* by tensor id: what a reader gets; -1 = not kept there */
     void *host;                 /* for the largest shard that is fed or initialised */
     int64_t host_bytes;
     int64_t step;
@@ -105,15 +108,25 @@ dtp_status dtp_session__feed(dtp_session *s, int32_t j, dtp_err *err) DTP_MUST_C
 dtp_status dtp_session__feed_open(dtp_session *s, dtp_err *err) DTP_MUST_CHECK;
 void dtp_session__feed_close(dtp_session *s);
 
-/* Makes the session one of the stage of this rank; `p` is the program of any stage. Collective. */
+/* Makes the session one of the stage of this rank; `p` is the program of any chunk. Collective. */
 dtp_status dtp_session__stages_open(dtp_session *s, const dtp_program *p,
                                     dtp_err *err) DTP_MUST_CHECK;
 void dtp_session__stages_close(dtp_session *s);
+/* Makes program, runner and tensor_value those of a chunk of this rank. */
+void dtp_session__enter(dtp_session *s, int32_t k);
+/* Finishes the runners of a step. *loss and *norm: what this rank has of them, 0: nothing; times
+ * are those of all chunks. */
+dtp_status dtp_session__finish_chunks(dtp_session *s, dtp_runner_times *times, double *loss,
+                                      double *norm, dtp_err *err) DTP_MUST_CHECK;
+/* dtp_runner_give_up. */
+void dtp_session__abandon(dtp_session *s, const char *why);
+/* The chunk of this rank that has a tensor, its home before one with a copy. */
+int32_t dtp_session__chunk_of(const dtp_session *s, dtp_tensor_id t);
 /* By tensor what a reader gets: the resident value, or one that survives the step; -1 = none. */
 void dtp_session__readable(const dtp_program *p, dtp_value_id *out);
 /* Runs the table of the stage; *feed_s grows by the time of feeds. */
 dtp_status dtp_session__stage_step(dtp_session *s, double *feed_s, dtp_err *err) DTP_MUST_CHECK;
-/* What a reader gets of a tensor, on the stage that is its home; NULL: it is not kept. */
+/* What a reader gets of a tensor, in the chunk that is its home; NULL: it is not kept. */
 const dtp_value *dtp_session__kept(const dtp_session *s, dtp_tensor_id t);
 /* *x of the ranks at the home of a tensor on all ranks; without stages as it is. Collective. */
 dtp_status dtp_session__share(dtp_session *s, dtp_tensor_id t, double *x,

@@ -6,16 +6,19 @@
  * section, before the slot is given to the next microbatch, for what was sent from it; and at the
  * end of the step. Channels are transfers of the graph, so nothing is out of order. */
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/base/clock.h"
 #include "executor/comm/sub_communicator.h"
+#include "executor/device/convert.h"
 #include "executor/session/session_internal.h"
 
-static dtp_message *message(const dtp_session__pipeline *l, int32_t transfer, int32_t microbatch)
+/* Whether a chunk lies on the stage of this rank. */
+static bool is_here(const dtp_session__pipeline *l, int32_t chunk)
 {
-    return &l->messages[transfer * l->table.n_microbatches + microbatch];
+    return chunk % l->stages->n == l->stage;
 }
 
 /* Whether a transfer goes once per step. */
@@ -24,46 +27,57 @@ static bool is_single(const dtp_transfer *x)
     return x->once || x->section >= DTP_SECTION_UPDATE;
 }
 
+/* One end of a transfer of a microbatch. Both are here where two chunks of the stage have them. */
+static dtp_message *end_of(const dtp_session__pipeline *l, int32_t k, int32_t microbatch,
+                           bool sends)
+{
+    const int32_t m = is_single(&l->stages->transfers[k]) ? 0 : microbatch;
+    return &l->messages[2 * (k * l->table.n_microbatches + m) + (sends ? 1 : 0)];
+}
+
 /* What a rank of the stage does with a transfer, where that fails. */
 static dtp_status worded(const dtp_session *s, const dtp_transfer *x, int32_t microbatch,
-                         dtp_status status, dtp_err *err)
+                         bool sends, dtp_status status, dtp_err *err)
 {
     const dtp_session__pipeline *l = &s->pipeline;
     const char *name = s->program->graph->tensors[x->tensor].name;
-    const bool sends = x->from == l->stage;
+    char of[40] = "";
+    if (status != DTP_OK && l->stages->n_chunks > l->stages->n) {
+        (void)snprintf(of, sizeof of, "chunk %d, ", x->from / l->stages->n);
+    }
     return dtp_err_prefixed(status, err,
                             "rank %d: step %" PRId64 ": stage %d %s '%s' %s stage %d, behind "
-                            "section %s of microbatch %d",
+                            "section %s of %smicrobatch %d",
                             s->comm->rank, s->step, l->stage, sends ? "sends" : "receives", name,
-                            sends ? "to" : "from", sends ? x->to : x->from,
-                            dtp_section_name(x->section).text, microbatch);
+                            sends ? "to" : "from", (sends ? x->to : x->from) % l->stages->n,
+                            dtp_section_name(x->section).text, of, microbatch);
 }
 
-static dtp_status post(dtp_session *s, int32_t k, int32_t microbatch, dtp_err *err)
+static dtp_status post(dtp_session *s, int32_t k, int32_t microbatch, bool sends, dtp_err *err)
 {
     const dtp_session__pipeline *l = &s->pipeline;
     const dtp_transfer *x = &l->stages->transfers[k];
-    const bool sends = x->from == l->stage;
     const dtp_tensor_id t = x->into >= 0 ? x->into : x->tensor;
-    const dtp_view *view = dtp_runner_view(s->runner, s->program->tensor_value[t]);
+    const dtp_runner *r = s->runners[(sends ? x->from : x->to) / l->stages->n];
+    const dtp_view *view = dtp_runner_view(r, dtp_runner_program(r)->tensor_value[t]);
     const int32_t ranks = dtp_mesh_ranks(&s->program->mesh);
     dtp_transport *over = &s->comm->transport;
-    dtp_message *m = message(l, k, is_single(x) ? 0 : microbatch);
-    *m = (dtp_message){.peer = (sends ? x->to : x->from) * ranks + l->comm->rank,
+    dtp_message *m = end_of(l, k, microbatch, sends);
+    *m = (dtp_message){.peer = (sends ? x->to : x->from) % l->stages->n * ranks + l->comm->rank,
                        .channel = k,
                        .sends = sends,
                        .data = view->data,
                        .bytes = dtp_ttype_bytes(&view->local)};
-    return worded(s, x, microbatch, over->ops->post(over, m, err), err);
+    return worded(s, x, microbatch, sends, over->ops->post(over, m, err), err);
 }
 
-static dtp_status finish(dtp_session *s, int32_t k, int32_t microbatch, dtp_err *err)
+static dtp_status finish(dtp_session *s, int32_t k, int32_t microbatch, bool sends, dtp_err *err)
 {
     const dtp_session__pipeline *l = &s->pipeline;
     const dtp_transfer *x = &l->stages->transfers[k];
     dtp_transport *over = &s->comm->transport;
-    dtp_message *m = message(l, k, is_single(x) ? 0 : microbatch);
-    return worded(s, x, microbatch, over->ops->finish(over, m, err), err);
+    return worded(s, x, microbatch, sends,
+                  over->ops->finish(over, end_of(l, k, microbatch, sends), err), err);
 }
 
 /* Gives the slot of action i, or, with i = -1, every slot, to the next microbatch that has it: what
@@ -79,11 +93,12 @@ static dtp_status give_next(dtp_session *s, int32_t i, dtp_err *err)
                (actions[next].section != DTP_SECTION_FORWARD || actions[next].slot != slot)) {
             next++;
         }
-        dtp_runner_set_slot(s->runner, slot);
+        const dtp_stage_action *a = &actions[next < n ? next : 0];
+        dtp_runner_set_slot(s->runners[a->chunk / l->stages->n], slot);
         for (int32_t k = 0; k < l->stages->n_transfers && next < n; k++) {
             const dtp_transfer *x = &l->stages->transfers[k];
-            const bool comes = x->to == l->stage && !is_single(x);
-            DTP_TRY(comes ? post(s, k, actions[next].microbatch, err) : DTP_OK);
+            const bool comes = x->to == a->chunk && !is_single(x);
+            DTP_TRY(comes ? post(s, k, a->microbatch, false, err) : DTP_OK);
         }
     }
     return DTP_OK;
@@ -97,7 +112,7 @@ static dtp_status await_operands(dtp_session *s, const dtp_stage_action *a, dtp_
         const dtp_transfer *x = &l->stages->transfers[k];
         const int32_t reader = x->once ? DTP_SECTION_UPDATE + 1 : x->section + 1;
         const bool read = x->into < 0 && a->section == (is_single(x) ? reader : x->section);
-        DTP_TRY(x->to == l->stage && read ? finish(s, k, a->microbatch, err) : DTP_OK);
+        DTP_TRY(x->to == a->chunk && read ? finish(s, k, a->microbatch, false, err) : DTP_OK);
     }
     return DTP_OK;
 }
@@ -110,21 +125,21 @@ static dtp_status send_results(dtp_session *s, int32_t i, dtp_err *err)
     const int32_t m = a->microbatch, last = l->table.n_microbatches - 1;
     for (int32_t k = 0; k < l->stages->n_transfers; k++) {
         const dtp_transfer *x = &l->stages->transfers[k];
-        const bool sends = x->from == l->stage && x->section == a->section;
-        DTP_TRY(sends && (!x->once || m == last) ? post(s, k, m, err) : DTP_OK);
+        const bool sends = x->from == a->chunk && x->section == a->section;
+        DTP_TRY(sends && (!x->once || m == last) ? post(s, k, m, true, err) : DTP_OK);
     }
     if (a->section != DTP_SECTION_BACKWARD) {
         return DTP_OK;
     }
     for (int32_t k = 0; k < l->stages->n_transfers; k++) {
         const dtp_transfer *x = &l->stages->transfers[k];
-        DTP_TRY(x->from == l->stage && !is_single(x) ? finish(s, k, m, err) : DTP_OK);
+        DTP_TRY(x->from == a->chunk && !is_single(x) ? finish(s, k, m, true, err) : DTP_OK);
     }
     DTP_TRY(give_next(s, i, err));
-    const bool ends = i + 1 == l->table.n_actions[l->stage] - l->table.n_parts;
+    const bool ends = i + 1 == l->table.n_actions[l->stage] - l->table.n_parts * s->n_chunks;
     for (int32_t k = 0; k < l->stages->n_transfers && ends; k++) { /* nothing reads copies now */
         const dtp_transfer *x = &l->stages->transfers[k];
-        DTP_TRY(x->to == l->stage && is_single(x) ? post(s, k, m, err) : DTP_OK);
+        DTP_TRY(is_here(l, x->to) && is_single(x) ? post(s, k, m, false, err) : DTP_OK);
     }
     return DTP_OK;
 }
@@ -135,6 +150,8 @@ dtp_status dtp_session__stage_step(dtp_session *s, double *feed_s, dtp_err *err)
     DTP_TRY(give_next(s, -1, err));
     for (int32_t i = 0; i < l->table.n_actions[l->stage]; i++) {
         const dtp_stage_action *a = &l->table.actions[l->stage][i];
+        const bool first = a->section == DTP_SECTION_FORWARD && a->microbatch == 0;
+        dtp_session__enter(s, a->chunk / l->stages->n);
         DTP_TRY(await_operands(s, a, err));
         if (a->slot >= 0) {
             dtp_runner_set_slot(s->runner, a->slot);
@@ -145,16 +162,17 @@ dtp_status dtp_session__stage_step(dtp_session *s, double *feed_s, dtp_err *err)
             *feed_s += dtp_now_s() - before;
         }
         DTP_TRY(dtp_err_prefixed(
-            dtp_runner_section(s->runner, s->seed, s->step, a->microbatch, a->section, i == 0, err),
+            dtp_runner_section(s->runner, s->seed, s->step, a->microbatch, a->section, first, err),
             err, "stage %d, section %s of microbatch %d", l->stage,
             dtp_section_name(a->section).text, a->microbatch));
         DTP_TRY(send_results(s, i, err));
     }
     for (int32_t k = 0; k < l->stages->n_transfers; k++) {
         const dtp_transfer *x = &l->stages->transfers[k];
-        const bool waits =
-            is_single(x) && (x->from == l->stage || (x->to == l->stage && x->into >= 0));
-        DTP_TRY(waits ? finish(s, k, 0, err) : DTP_OK);
+        const bool sends = is_single(x) && is_here(l, x->from);
+        const bool comes = is_single(x) && is_here(l, x->to) && x->into >= 0;
+        DTP_TRY(sends ? finish(s, k, 0, true, err) : DTP_OK);
+        DTP_TRY(comes ? finish(s, k, 0, false, err) : DTP_OK);
     }
     return DTP_OK;
 }
@@ -180,7 +198,6 @@ static dtp_status open_stage(dtp_session *s, const dtp_program *p, dtp_err *err)
 {
     dtp_session__pipeline *l = &s->pipeline;
     dtp_mesh_set sets[DTP_MAX_MESH_DIMS];
-    int32_t slots[DTP_MAX_STAGES];
     dtp_value_id *of;
     const dtp_stages *stages = p->graph->stages;
     DTP_TRY(dtp_stages_mesh(&p->mesh, stages->n, &l->mesh, err));
@@ -202,19 +219,16 @@ static dtp_status open_stage(dtp_session *s, const dtp_program *p, dtp_err *err)
     l->stages = stages;
     l->stage = s->comm->rank / dtp_mesh_ranks(&p->mesh);
     l->arena = dtp_arena_create();
-    for (int32_t k = 0; k < stages->n; k++) {
-        slots[k] = dtp_stage_slots(p->graph, k);
-    }
-    DTP_TRY(dtp_stage_table_make(stages->n, p->graph->microbatches, stages->n_parts, slots,
-                                 l->arena, &l->table, err));
+    s->n_chunks = stages->n_chunks / stages->n;
+    DTP_TRY(dtp_stage_table_of(p->graph, l->arena, &l->table, err));
     DTP_TRY(dtp_stage_table_check(&l->table, err));
     DTP_TRY(DTP_NEW(l->arena, l->messages,
-                    (size_t)stages->n_transfers * (size_t)p->graph->microbatches, err));
-    s->program = p->stages[l->stage];
+                    2 * (size_t)stages->n_transfers * (size_t)p->graph->microbatches, err));
+    s->program = p->chunks[l->stage];
     DTP_TRY(DTP_NEW(l->arena, l->home_value, (size_t)p->graph->n_tensors + 1, err));
     DTP_TRY(DTP_NEW(l->arena, of, (size_t)p->graph->n_tensors + 1, err));
-    for (int32_t k = 0; k < stages->n; k++) {
-        dtp_session__readable(p->stages[k], of);
+    for (int32_t k = 0; k < stages->n_chunks; k++) {
+        dtp_session__readable(p->chunks[k], of);
         for (dtp_tensor_id t = 0; t < p->graph->n_tensors; t++) {
             l->home_value[t] = stages->home[t] == k ? of[t] : l->home_value[t];
         }
@@ -237,12 +251,63 @@ void dtp_session__stages_close(dtp_session *s)
     dtp_arena_destroy(s->pipeline.arena);
 }
 
+/* ---- chunks of this rank ---- */
+
+void dtp_session__enter(dtp_session *s, int32_t k)
+{
+    s->runner = s->runners[k];
+    s->program = dtp_runner_program(s->runner);
+    s->tensor_value = s->tensor_values[k];
+}
+
+int32_t dtp_session__chunk_of(const dtp_session *s, dtp_tensor_id t)
+{
+    int32_t best = 0;
+    for (int32_t k = 1; k < s->n_chunks; k++) {
+        const int32_t home = s->pipeline.stages->home[t];
+        const bool has = s->tensor_values[k][t] >= 0;
+        best = has && (s->tensor_values[best][t] < 0 ||
+                       home == k * s->pipeline.stages->n + s->pipeline.stage)
+                   ? k
+                   : best;
+    }
+    return best;
+}
+
+dtp_status dtp_session__finish_chunks(dtp_session *s, dtp_runner_times *times, double *loss,
+                                      double *norm, dtp_err *err)
+{
+    const dtp_graph *g = s->program->graph;
+    *loss = *norm = 0.0;
+    for (int32_t k = 0; k < s->n_chunks; k++) {
+        double raw[DTP_RUNNER_READS] = {0};
+        dtp_runner_times own;
+        dtp_session__enter(s, k);
+        const dtp_value_id v = g->loss >= 0 ? s->tensor_value[g->loss] : -1;
+        const dtp_value_id n = g->norm >= 0 ? s->tensor_value[g->norm] : -1;
+        DTP_TRY(dtp_runner_finish(s->runner, &own, raw, err));
+        times->total_s += own.total_s;
+        times->compute_s += own.compute_s;
+        times->comm_s += own.comm_s;
+        *loss = v >= 0 ? dtp_element(s->program->values[v].type.dtype, &raw[0], 0) : *loss;
+        *norm = n >= 0 ? dtp_element(s->program->values[n].type.dtype, &raw[1], 0) : *norm;
+    }
+    return DTP_OK;
+}
+
+void dtp_session__abandon(dtp_session *s, const char *why)
+{
+    for (int32_t k = 0; k < s->n_chunks; k++) {
+        dtp_runner_give_up(s->runners[k], why);
+    }
+}
+
 /* ---- what all ranks know ---- */
 
 const dtp_value *dtp_session__kept(const dtp_session *s, dtp_tensor_id t)
 {
     const dtp_stages *stages = s->pipeline.stages;
-    const dtp_program *p = stages != NULL ? s->program->stages[stages->home[t]] : s->program;
+    const dtp_program *p = stages != NULL ? s->program->chunks[stages->home[t]] : s->program;
     const dtp_value_id v = stages != NULL ? s->pipeline.home_value[t] : s->tensor_value[t];
     return v >= 0 ? &p->values[v] : NULL;
 }
@@ -253,7 +318,7 @@ dtp_status dtp_session__share(dtp_session *s, dtp_tensor_id t, double *x, dtp_er
     if (stages == NULL) {
         return DTP_OK;
     }
-    *x = stages->home[t] == s->pipeline.stage ? *x : 0.0;
+    *x = is_here(&s->pipeline, stages->home[t]) ? *x : 0.0;
     const dtp_coll sum = {
         .kind = DTP_ALL_REDUCE, .set = 1, .op = DTP_REDUCE_SUM, .dtype = DTP_F64, .count = 1};
     return s->comm->ops->run(s->comm, &sum, x, x, err);

@@ -201,7 +201,7 @@ static dtp_status make_room(verification *v, dtp_err *err)
     r->capacity = 2 * lasting + 2 + g->n_outputs + g->n_grads;
     r->items = calloc((size_t)r->capacity, sizeof *r->items);
     r->peak_bytes = calloc((size_t)r->ranks, sizeof *r->peak_bytes);
-    const bool stages = v->s->program->stages != NULL;
+    const bool stages = v->s->program->chunks != NULL;
     r->predicted_bytes = stages ? calloc((size_t)r->ranks, sizeof *r->predicted_bytes) : NULL;
     r->losses = g->loss >= 0 ? calloc((size_t)r->steps, sizeof *r->losses) : NULL;
     r->ref_losses = g->loss >= 0 ? calloc((size_t)r->steps, sizeof *r->ref_losses) : NULL;
@@ -211,9 +211,9 @@ static dtp_status make_room(verification *v, dtp_err *err)
         (g->loss >= 0 && (r->losses == NULL || r->ref_losses == NULL))) {
         return DTP_FAIL(err, DTP_NOMEM, "no memory for the results");
     }
-    for (int32_t i = 0; v->s->program->stages != NULL && i < r->ranks; i++) {
+    for (int32_t i = 0; v->s->program->chunks != NULL && i < r->ranks; i++) {
         const int32_t stage = i / dtp_mesh_ranks(&v->s->program->mesh);
-        r->predicted_bytes[i] = v->s->program->stages[stage]->peak_bytes;
+        r->predicted_bytes[i] = v->s->program->chunks[stage]->peak_bytes;
         r->predicted_peak_bytes = r->predicted_bytes[i] > r->predicted_peak_bytes
                                       ? r->predicted_bytes[i]
                                       : r->predicted_peak_bytes;

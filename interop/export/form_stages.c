@@ -17,25 +17,25 @@ static dtp_status module_of(const dtp_torch_plan *t, int32_t param, const char *
     return DTP_OK;
 }
 
-static bool is_on(const dtp_torch_plan *t, int32_t param, int32_t stage)
+static bool is_in(const dtp_torch_plan *t, int32_t param, int32_t chunk)
 {
     const dtp_placed *of = &t->p->params[param];
     bool any = false;
     for (int32_t i = 0; i < of->n_of; i++) {
-        any = any || dtp_on_stage(t->p->graph->stages->holds[of->of[i]], stage);
+        any = any || dtp_in_chunk(t->p->graph->stages->holds[of->of[i]], chunk);
     }
     return any;
 }
 
-/* Modules of every stage, each once, in the order of their parameters; with `first` the numbered
- * one with which every stage but the first begins. */
+/* Modules of every chunk, each once, in the order of their parameters; with `first` the numbered
+ * one with which every chunk but the first begins. */
 static dtp_status write_modules(const dtp_torch_plan *t, bool first, dtp_json_writer *w,
                                 dtp_err *err)
 {
     const dtp_placements *p = t->p;
     const char **names;
     DTP_TRY(DTP_NEW(p->arena, names, p->n_params + 1, err));
-    for (int32_t s = first ? 1 : 0; s < p->graph->stages->n; s++) {
+    for (int32_t c = first ? 1 : 0; c < p->graph->stages->n_chunks; c++) {
         int32_t n = 0;
         if (!first) {
             dtp_json_begin_array(w, NULL, true);
@@ -48,7 +48,7 @@ static dtp_status write_modules(const dtp_torch_plan *t, bool first, dtp_json_wr
             while (k < n && strcmp(names[k], name) != 0) {
                 k++;
             }
-            if (k == n && is_on(t, i, s) && !(first && (n > 0 || numbered == NULL))) {
+            if (k == n && is_in(t, i, c) && !(first && (n > 0 || numbered == NULL))) {
                 names[n++] = name;
                 dtp_json_write_string(w, NULL, name);
             }
@@ -60,17 +60,13 @@ static dtp_status write_modules(const dtp_torch_plan *t, bool first, dtp_json_wr
     return DTP_OK;
 }
 
-/* A row for every rank, cells "2F0" and "2B0": what PyTorch calls compute_only. */
+/* A row for every rank, cells "2F0" and "2B0" of chunk 2: what PyTorch calls compute_only, with
+ * stages for chunks. */
 static dtp_status write_table(const dtp_torch_plan *t, dtp_json_writer *w, dtp_err *err)
 {
     const dtp_graph *g = t->p->graph;
-    int32_t slots[DTP_MAX_STAGES];
     dtp_stage_table table;
-    for (int32_t s = 0; s < g->stages->n; s++) {
-        slots[s] = dtp_stage_slots(g, s);
-    }
-    DTP_TRY(dtp_stage_table_make(g->stages->n, g->microbatches, g->stages->n_parts, slots,
-                                 t->p->arena, &table, err));
+    DTP_TRY(dtp_stage_table_of(g, t->p->arena, &table, err));
     dtp_json_begin_array(w, "slots", true);
     for (int32_t s = 0; s < table.n_stages; s++) {
         dtp_json_write_int(w, NULL, table.slots[s]);
@@ -82,7 +78,7 @@ static dtp_status write_table(const dtp_torch_plan *t, dtp_json_writer *w, dtp_e
         for (int32_t i = 0; i < table.n_actions[s]; i++) {
             const dtp_stage_action *a = &table.actions[s][i];
             if (a->section < DTP_SECTION_UPDATE) {
-                dtp_strbuf_addf(&row, "%s%d%c%d", i > 0 ? "," : "", s,
+                dtp_strbuf_addf(&row, "%s%d%c%d", i > 0 ? "," : "", a->chunk,
                                 a->section == DTP_SECTION_FORWARD ? 'F' : 'B', a->microbatch);
             }
         }
@@ -97,14 +93,14 @@ static dtp_status write_table(const dtp_torch_plan *t, dtp_json_writer *w, dtp_e
     return DTP_OK;
 }
 
-/* Instances of blocks that begin on a stage. */
-static int32_t layers_of(const dtp_graph *g, int32_t stage)
+/* Instances of blocks that begin in a chunk. */
+static int32_t layers_of(const dtp_graph *g, int32_t chunk)
 {
     int32_t n = 0, block = -1, instance = -1;
     for (dtp_node_id i = 0; i < g->n_nodes; i++) {
         const dtp_node *node = &g->nodes[i];
         if (node->phase == DTP_FORWARD && !node->repeats && node->block >= 0 &&
-            dtp_on_stage(g->stages->on[i], stage) &&
+            dtp_in_chunk(g->stages->on[i], chunk) &&
             (node->block != block || node->instance != instance)) {
             n++;
             block = node->block;
@@ -135,10 +131,10 @@ static void write_megatron(const dtp_torch_plan *t, int64_t batch, int64_t micro
             (void)snprintf(text, sizeof text, "--%s=%" PRId64, flags[i].flag, flags[i].value);
             dtp_json_write_string(w, NULL, text);
         }
-        for (int32_t s = 0; s < g->stages->n; s++) {
+        for (int32_t c = 0; c < g->stages->n_chunks; c++) {
             dtp_strbuf_addf(&layout, "%s%st*%d%s",
-                            s > 0 ? "|" : "--pipeline-model-parallel-layout=", s == 0 ? "E" : "",
-                            layers_of(g, s), s + 1 == g->stages->n ? "L" : "");
+                            c > 0 ? "|" : "--pipeline-model-parallel-layout=", c == 0 ? "E" : "",
+                            layers_of(g, c), c + 1 == g->stages->n_chunks ? "L" : "");
         }
         dtp_json_write_string(w, NULL, dtp_strbuf_text(&layout));
         dtp_strbuf_free(&layout);
@@ -164,11 +160,16 @@ dtp_status dtp_export__stages(const dtp_torch_plan *t, dtp_json_writer *w, dtp_e
         parts *= t->dim[m] == DTP_TORCH_DATA ? p->plan->mesh.sizes[m] : 1;
     }
     const int64_t microbatch = batch / (parts * g->microbatches);
+    const int32_t chunks = g->stages->n_chunks / g->stages->n;
     dtp_json_begin_object(w, "stages");
     dtp_json_write_string(w, "schedule",
-                          g->stages->slots == 1                 ? "1F1B"
+                          chunks > 1 ? (g->stages->slots == 1 ? "Interleaved1F1B" : "table")
+                          : g->stages->slots == 1               ? "1F1B"
                           : g->stages->slots >= g->microbatches ? "GPipe"
                                                                 : "table");
+    if (chunks > 1) {
+        dtp_json_write_int(w, "chunks", chunks);
+    }
     dtp_json_write_int(w, "microbatches", g->microbatches);
     dtp_json_write_int(w, "microbatch_size", microbatch);
     dtp_json_begin_array(w, "modules", false);

@@ -123,7 +123,7 @@ dtp_status dtp_lifetimes_find(const dtp_graph *g, const dtp_target *target, dtp_
     return find_times(out, arena, err);
 }
 
-dtp_status dtp_lifetimes_on_stage(const dtp_lifetimes *all, int32_t stage, dtp_arena *arena,
+dtp_status dtp_lifetimes_in_chunk(const dtp_lifetimes *all, int32_t chunk, dtp_arena *arena,
                                   dtp_lifetimes *out, dtp_err *err)
 {
     const dtp_graph *g = all->graph;
@@ -131,12 +131,12 @@ dtp_status dtp_lifetimes_on_stage(const dtp_lifetimes *all, int32_t stage, dtp_a
     *out = *all;
     DTP_TRY(DTP_NEW(arena, out->places.skipped, g->n_nodes, err));
     for (dtp_node_id n = 0; n < g->n_nodes; n++) {
-        out->places.skipped[n] = all->places.skipped[n] || !dtp_on_stage(stages->on[n], stage);
+        out->places.skipped[n] = all->places.skipped[n] || !dtp_in_chunk(stages->on[n], chunk);
     }
     DTP_TRY(find_times(out, arena, err));
     for (dtp_tensor_id t = 0; t < g->n_tensors; t++) {
         const bool lasts = all->uses.survives[t] || is_kept(g, t);
-        if (lasts && !dtp_on_stage(stages->holds[t], stage)) {
+        if (lasts && !dtp_in_chunk(stages->holds[t], chunk)) {
             out->end_of[t] = out->begin[t];
         }
     }

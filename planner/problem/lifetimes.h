@@ -37,7 +37,7 @@ dtp_status dtp_lifetimes_find(const dtp_graph *g, const dtp_target *target, dtp_
 
 /* Of one stage of a graph that has stages: nodes of others read nothing. What it receives begins
  * when it is made, what it does not hold never does. Borrows from `all`, of the same graph. */
-dtp_status dtp_lifetimes_on_stage(const dtp_lifetimes *all, int32_t stage, dtp_arena *arena,
+dtp_status dtp_lifetimes_in_chunk(const dtp_lifetimes *all, int32_t chunk, dtp_arena *arena,
                                   dtp_lifetimes *out, dtp_err *err) DTP_MUST_CHECK;
 
 /* A copy that nodes of a phase read. */

@@ -33,7 +33,7 @@ typedef struct lowering {
     dtp_value_id *view; /* by tensor: the copy that nodes of this phase read, -1 = none yet */
     dtp_value_id *kept; /* by tensor: the copy of an earlier phase that may be that, -1 = none */
     bool *forgets;      /* as in dtp_lower_env */
-    const dtp_stages *stages; /* of the graph, where one stage is lowered; NULL: everything is */
+    const dtp_stages *stages; /* of the graph, where one chunk is lowered; NULL: everything is */
     bool begun;               /* a node was lowered, */
     dtp_phase phase;          /* of the phase of the last one */
 } lowering;
@@ -59,9 +59,9 @@ static dtp_status mark_uses(lowering *l, dtp_err *err)
 /* Whether the program has a tensor, or, with `home`, the rest of the step needs its one. */
 static bool is_here(const lowering *l, dtp_tensor_id t, bool home)
 {
-    const int32_t s = l->options->stage;
+    const int32_t c = l->options->chunk;
     return l->stages == NULL ||
-           (home ? l->stages->home[t] == s : dtp_on_stage(l->stages->holds[t], s));
+           (home ? l->stages->home[t] == c : dtp_in_chunk(l->stages->holds[t], c));
 }
 
 /* ---- values and nodes ---- */
@@ -136,7 +136,7 @@ dtp_status dtp_forgotten_find(const dtp_graph *g, const dtp_sharding *s, const d
     return DTP_OK;
 }
 
-/* What other stages send are inputs, before the nodes are lowered; what is sent, behind them, stays
+/* What other chunks send are inputs, before the nodes are lowered; what is sent, behind them, stays
  * until its section has ended, that of the update for good. New values of copies of parameters
  * arrive in their buffers. */
 static dtp_status lower_transfers(lowering *l, bool received, dtp_err *err)
@@ -145,7 +145,7 @@ static dtp_status lower_transfers(lowering *l, bool received, dtp_err *err)
         const dtp_transfer *x = &l->stages->transfers[k];
         dtp_value_id *at = &l->p->tensor_value[x->tensor];
         const bool update = x->section >= DTP_SECTION_UPDATE;
-        if ((received ? x->to : x->from) != l->options->stage || x->into >= 0) {
+        if ((received ? x->to : x->from) != l->options->chunk || x->into >= 0) {
             continue;
         }
         if (received) {
@@ -225,7 +225,7 @@ static dtp_status lower_nodes(lowering *l, dtp_redistributions *found, dtp_err *
         for (dtp_node_id n = 0; n < l->g->n_nodes; n++) {
             const bool turn =
                 l->stages == NULL ||
-                (dtp_on_stage(l->stages->on[n], l->options->stage) && l->stages->part[n] == part);
+                (dtp_in_chunk(l->stages->on[n], l->options->chunk) && l->stages->part[n] == part);
             DTP_TRY(turn ? lower_next(l, &env, n, err) : DTP_OK);
         }
     }
@@ -399,8 +399,8 @@ dtp_status dtp_lower(const dtp_graph *g, const dtp_sharding *s, const dtp_lower_
     DTP_TRY(dtp_sharding_check(g, s, err));
     DTP_TRY(dtp_program_create(g, &s->mesh, options->target, &l.p, err));
     if (g->stages != NULL) {
-        l.p->stage = options->stage;
-        l.p->slots = dtp_stage_slots(g, options->stage);
+        l.p->chunk = options->chunk;
+        l.p->slots = dtp_stage_slots(g, dtp_chunk_stage(g, options->chunk));
     }
     l.p->redistributor = options->redistributor;
     l.p->plain_names = options->unplaced;

@@ -24,7 +24,7 @@ typedef struct dtp_lower_options {
     double below_s;         /* ... and so may one whose step is not shorter; 0: none */
     bool unplaced;          /* no memory plan: for prices and timelines */
     bool kept;         /* the program keeps the plain one, and what dtp_program_arrange needs */
-    int32_t stage;     /* of a graph with stages: whose program is made; 0 without */
+    int32_t chunk;     /* of a graph with stages: whose program is made; 0 without */
     bool keep_partial; /* what survives the step may stay partial; else it is reduced */
     const dtp_redistributor *redistributor; /* who plans redistributions; not NULL */
     const dtp_target *target;               /* what the program is for; not NULL */

@@ -10,7 +10,9 @@
  * Of a stage what lives from a forward section to the backward section, and what either sends or
  * receives, lies behind them in slots of equal size, one for each microbatch in flight: placed
  * once, over the time of one microbatch. Sections of different microbatches alternate, but none
- * of them uses another one's slot, and the other buffers end with their section.
+ * of them uses another one's slot, and the other buffers end with their section. Programs of
+ * several chunks of a stage have one arena: what outlives a section lies apart, in front, and each
+ * program has its own; the slots and what a section alone needs are shared.
  */
 #include "core/base/safe_int.h"
 #include "core/base/sort.h"
@@ -144,34 +146,81 @@ static dtp_status find_stash(const dtp_program *p, const dtp_interval *spans, dt
     return DTP_OK;
 }
 
-/* Places the stash behind *base, which moves behind its slots. */
-static dtp_status place_stash(dtp_program *p, int32_t n, const dtp_value_id *ids,
-                              dtp_interval *stash, int64_t *base, dtp_err *err)
+/* By root, of a program that shares its arena: whether the buffer outlives a section. */
+static dtp_status find_lasting(const dtp_program *p, const dtp_interval *spans, dtp_arena *arena,
+                               bool **out, dtp_err *err)
 {
-    int64_t bytes = 0, all;
-    p->slots_at = *base;
-    DTP_TRY(n > 0 ? dtp_memplan__place(stash, n, 0, &bytes, err) : DTP_OK);
-    p->slot_bytes = bytes;
-    for (int32_t i = 0; i < n; i++) {
-        p->values[ids[i]].offset = *base + stash[i].offset;
-        p->values[ids[i]].in_slot = true;
+    const bool shares = dtp_graph_chunks(p->graph) > dtp_graph_stages(p->graph);
+    DTP_TRY(DTP_NEW(arena, *out, p->n_values, err));
+    for (dtp_value_id v = 0; v < p->n_values && shares; v++) {
+        const dtp_value_id root = dtp_value_root(p, v);
+        const bool stays = p->values[root].once || p->values[v].arrives >= DTP_SECTION_UPDATE ||
+                           (p->values[v].keep && p->values[v].sent == 0);
+        const bool crosses = spans[root].last >= 0 && p->n_instrs > 0 &&
+                             dtp_instr_section(p, &p->instrs[spans[root].first]) !=
+                                 dtp_instr_section(p, &p->instrs[spans[root].last]);
+        (*out)[root] = (*out)[root] || stays || crosses;
     }
-    return dtp_mul_i64(bytes, p->slots, &all) && dtp_add_i64(*base, all, base)
+    return DTP_OK;
+}
+
+/* Buffers that are placed together. */
+typedef enum buffer_group { LASTING, STASH, PASSING, N_GROUPS } buffer_group;
+
+typedef struct buffer_list {
+    int32_t n;
+    dtp_value_id *ids;
+    dtp_interval *spans;
+} buffer_list;
+
+/* Places a group behind `base`; *bytes: what it takes. */
+static dtp_status place_group(dtp_program *p, buffer_list *l, int64_t base, int64_t enough,
+                              int64_t *bytes, dtp_err *err)
+{
+    *bytes = 0;
+    DTP_TRY(l->n > 0 ? dtp_memplan__place(l->spans, l->n, enough, bytes, err) : DTP_OK);
+    for (int32_t i = 0; i < l->n; i++) {
+        p->values[l->ids[i]].offset = base + l->spans[i].offset;
+    }
+    return DTP_OK;
+}
+
+/* The parts of the arena behind `base`, where residents end. */
+static dtp_status place_parts(dtp_program *p, buffer_list *lists, int64_t base, int64_t enough,
+                              dtp_err *err)
+{
+    int64_t lasting, stash, peak;
+    DTP_TRY(place_group(p, &lists[LASTING], base, 0, &lasting, err));
+    if (!dtp_add_i64(base, lasting, &p->slots_at)) {
+        return DTP_FAIL(err, DTP_RANGE, "the buffers of one rank exceed 2^63 bytes");
+    }
+    DTP_TRY(place_group(p, &lists[STASH], p->slots_at, 0, &p->slot_bytes, err));
+    for (int32_t i = 0; i < lists[STASH].n; i++) {
+        p->values[lists[STASH].ids[i]].in_slot = true;
+    }
+    if (!dtp_mul_i64(p->slot_bytes, p->slots, &stash) ||
+        !dtp_add_i64(p->slots_at, stash, &p->rest_at)) {
+        return DTP_FAIL(err, DTP_RANGE, "the stash of one rank exceeds 2^63 bytes");
+    }
+    p->own_at = 0;
+    p->own_bytes = p->slots_at;
+    DTP_TRY(place_group(p, &lists[PASSING], p->rest_at, enough - p->rest_at, &peak, err));
+    return dtp_add_i64(p->rest_at, peak, &p->peak_bytes)
                ? DTP_OK
-               : DTP_FAIL(err, DTP_RANGE, "the stash of one rank exceeds 2^63 bytes");
+               : DTP_FAIL(err, DTP_RANGE, "the buffers of one rank exceed 2^63 bytes");
 }
 
 static dtp_status place_program(dtp_program *p, int64_t enough, dtp_arena *arena, dtp_err *err)
 {
-    int64_t base = 0, held = 0, peak = 0;
-    int32_t n = 0, n_slot = 0;
-    dtp_interval *spans, *stash;
-    dtp_value_id *ids, *slot_ids;
-    bool *in_stash;
+    int64_t base = 0, held = 0;
+    dtp_interval *spans;
+    buffer_list lists[N_GROUPS] = {{0}};
+    bool *in_stash, *is_lasting;
     DTP_TRY(DTP_NEW(arena, spans, p->n_values, err));
-    DTP_TRY(DTP_NEW(arena, ids, p->n_values, err));
-    DTP_TRY(DTP_NEW(arena, stash, p->n_values, err));
-    DTP_TRY(DTP_NEW(arena, slot_ids, p->n_values, err));
+    for (int k = 0; k < N_GROUPS; k++) {
+        DTP_TRY(DTP_NEW(arena, lists[k].ids, p->n_values, err));
+        DTP_TRY(DTP_NEW(arena, lists[k].spans, p->n_values, err));
+    }
     /* The time in which the buffer of each root is needed: that of everything inside it. */
     for (int32_t v = 0; v < p->n_values; v++) {
         spans[v] = (dtp_interval){.bytes = p->values[v].bytes, .first = INT32_MAX, .last = -1};
@@ -186,6 +235,7 @@ static dtp_status place_program(dtp_program *p, int64_t enough, dtp_arena *arena
         span->last = value->last > span->last ? value->last : span->last;
     }
     DTP_TRY(find_stash(p, spans, arena, &in_stash, err));
+    DTP_TRY(find_lasting(p, spans, arena, &is_lasting, err));
     for (int32_t v = 0; v < p->n_values; v++) {
         p->values[v].offset = -1;
         p->values[v].in_slot = false;
@@ -200,13 +250,9 @@ static dtp_status place_program(dtp_program *p, int64_t enough, dtp_arena *arena
             }
             continue;
         }
-        if (in_stash[v]) {
-            slot_ids[n_slot] = v;
-            stash[n_slot++] = spans[v];
-            continue;
-        }
-        ids[n] = v;
-        spans[n++] = spans[v];
+        buffer_list *l = &lists[in_stash[v] ? STASH : is_lasting[v] ? LASTING : PASSING];
+        l->ids[l->n] = v;
+        l->spans[l->n++] = spans[v];
     }
     if (p->target->fsdp) {
         DTP_TRY(dtp_fsdp_bytes(p, arena, &held, err));
@@ -214,18 +260,12 @@ static dtp_status place_program(dtp_program *p, int64_t enough, dtp_arena *arena
     if (!dtp_add_i64(base, held, &base)) {
         return DTP_FAIL(err, DTP_RANGE, "parameters and state exceed 2^63 bytes");
     }
-    DTP_TRY(place_stash(p, n_slot, slot_ids, stash, &base, err));
-    DTP_TRY(dtp_memplan__place(spans, n, enough - base, &peak, err));
-    for (int32_t i = 0; i < n; i++) {
-        p->values[ids[i]].offset = base + spans[i].offset;
-    }
+    DTP_TRY(place_parts(p, lists, base, enough, err));
     for (int32_t v = 0; v < p->n_values; v++) {
         p->values[v].offset = p->values[dtp_value_root(p, v)].offset;
         p->values[v].in_slot = p->values[dtp_value_root(p, v)].in_slot;
     }
-    return dtp_add_i64(base, peak, &p->peak_bytes)
-               ? DTP_OK
-               : DTP_FAIL(err, DTP_RANGE, "the buffers of one rank exceed 2^63 bytes");
+    return DTP_OK;
 }
 
 dtp_status dtp_program_place(dtp_program *p, int64_t enough, dtp_err *err)
@@ -238,4 +278,49 @@ dtp_status dtp_program_place(dtp_program *p, int64_t enough, dtp_err *err)
     dtp_arena_destroy(arena);
     p->placed = status == DTP_OK && p->peak_bytes > enough;
     return status;
+}
+
+/* ---- programs of one arena ---- */
+
+/* Moves what lies in each part of the arena of a program. */
+static void move_parts(dtp_program *p, int64_t own_at, int64_t slots_at, int64_t rest_at)
+{
+    for (dtp_value_id v = 0; v < p->n_values; v++) {
+        dtp_value *value = &p->values[v];
+        const bool own = value->offset < p->own_bytes;
+        value->offset += value->offset < 0 ? 0
+                         : value->in_slot  ? slots_at - p->slots_at
+                         : own             ? own_at - p->own_at
+                                           : rest_at - p->rest_at;
+    }
+    p->own_at = own_at;
+    p->slots_at = slots_at;
+    p->rest_at = rest_at;
+}
+
+dtp_status dtp_programs_share(dtp_program *const *programs, int32_t n, int32_t n_stages,
+                              dtp_err *err)
+{
+    for (int32_t s = 0; s < n_stages && n > n_stages; s++) {
+        int64_t own = 0, slot = 0, rest = 0, slots_at = 0, stash = 0, rest_at, peak;
+        bool fits = true;
+        for (int32_t c = s; c < n; c += n_stages) {
+            const int64_t behind = programs[c]->peak_bytes - programs[c]->rest_at;
+            fits = fits && dtp_add_i64(slots_at, programs[c]->own_bytes, &slots_at);
+            slot = programs[c]->slot_bytes > slot ? programs[c]->slot_bytes : slot;
+            rest = behind > rest ? behind : rest;
+        }
+        fits = fits && dtp_mul_i64(slot, programs[s]->slots, &stash) &&
+               dtp_add_i64(slots_at, stash, &rest_at) && dtp_add_i64(rest_at, rest, &peak);
+        for (int32_t c = s; c < n && fits; c += n_stages) {
+            move_parts(programs[c], own, slots_at, rest_at);
+            own += programs[c]->own_bytes;
+            programs[c]->slot_bytes = slot;
+            programs[c]->peak_bytes = peak;
+        }
+        if (!fits) {
+            return DTP_FAIL(err, DTP_RANGE, "the chunks of stage %d exceed 2^63 bytes", s);
+        }
+    }
+    return DTP_OK;
 }

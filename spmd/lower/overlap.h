@@ -33,4 +33,10 @@ dtp_status dtp_program_overlap(dtp_program *p, const dtp_overlap *overlap, bool 
  * are tried, the one that needs least. Sets value.offset and peak_bytes. */
 dtp_status dtp_program_place(dtp_program *p, int64_t enough, dtp_err *err) DTP_MUST_CHECK;
 
+/* Makes one arena of those of the chunks of each stage, chunk c on stage c mod n_stages, right
+ * after all were placed: what each has of its own one behind the other, then the slots, then the
+ * rest, which sections of all chunks use in turn. */
+dtp_status dtp_programs_share(dtp_program *const *programs, int32_t n, int32_t n_stages,
+                              dtp_err *err) DTP_MUST_CHECK;
+
 #endif

@@ -195,12 +195,14 @@ struct dtp_program {
     dtp_mesh mesh;
     const dtp_target *target; /* what it was lowered for */
     bool joins;               /* updates share launches (dtp_instr.joined) */
-    int32_t stage;            /* of a graph with stages: whose program it is; else 0 */
-    const struct dtp_program *const *stages; /* the programs of all stages, once all are made; else
+    int32_t chunk;            /* of a graph with stages: whose program it is; else 0 */
+    const struct dtp_program *const *chunks; /* the programs of all chunks, once all are made; else
                                                 NULL */
-    int32_t slots; /* of a graph with stages: what is in_slot lies slots times in the arena, with
-                      slot_bytes between; value.offset is that in slot 0. Else 0 */
-    int64_t slots_at, slot_bytes;
+    /* Of a graph with stages: what is in_slot lies slots times in the arena, with slot_bytes
+     * between; value.offset is that in slot 0. The chunks of a stage have one arena, in which each
+     * has bytes of its own, and the slots and what is behind them in common. Else 0. */
+    int32_t slots;
+    int64_t own_at, own_bytes, slots_at, slot_bytes, rest_at;
     bool plain_names; /* values are named after their tensor alone: quicker, for pricing */
     int32_t n_values, cap_values;
     dtp_value *values;
@@ -276,5 +278,9 @@ void dtp_program_print(const dtp_program *p, dtp_strbuf *out);
 /* Independent check (docs/architecture.md): operands defined before use, layouts match each step's
  * meaning, staging sizes match counts, live buffers do not overlap, offsets inside the arena. */
 dtp_status dtp_program_check(const dtp_program *p, dtp_err *err) DTP_MUST_CHECK;
+/* Of the programs of all chunks, chunk c on stage c mod n_stages: those of a stage agree on their
+ * slots, and what outlives a section of one lies where no other writes. DTP_INTERNAL. */
+dtp_status dtp_programs_check_shared(const dtp_program *const *programs, int32_t n,
+                                     int32_t n_stages, dtp_err *err) DTP_MUST_CHECK;
 
 #endif

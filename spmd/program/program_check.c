@@ -207,10 +207,10 @@ static dtp_status check_sections(const dtp_program *p, dtp_err *err)
     return DTP_OK;
 }
 
-/* Whether the stage has the tensor itself, and not a copy. */
+/* Whether the chunk has the tensor itself, and not a copy. */
 static bool is_at_home(const dtp_program *p, dtp_tensor_id t)
 {
-    return p->graph->stages == NULL || p->graph->stages->home[t] == p->stage;
+    return p->graph->stages == NULL || p->graph->stages->home[t] == p->chunk;
 }
 
 /* ---- the run over memory ---- */

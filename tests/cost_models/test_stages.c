@@ -14,7 +14,7 @@
 #include "cost_models/pipeline.h"
 #include "tests/support/quarter.h"
 
-enum { BLOCK = 64, CASES = 48 };
+enum { BLOCK = 64, CASES = 72 };
 
 static uint32_t draw(uint64_t *state, uint32_t below)
 {
@@ -77,21 +77,27 @@ static dtp_graph *change(const dtp_graph *model, const dtp_variant_texts *texts,
 
 /* ---- a run over the memory of all stages ---- */
 
-typedef struct stage_run {
-    const dtp_program *p;
-    int64_t *tag; /* by block: 1 + the value that was written there, times 4096, plus microbatch */
-    bool *written;
-    int64_t end; /* of what was touched */
+/* The arena of a stage, and its place in the table. */
+typedef struct stage_arena {
+    int64_t *tag; /* by block: 1 + the value that was written there and its chunk, times 4096, plus
+                     microbatch */
+    int64_t end;  /* of what was touched */
     int32_t at;
-} stage_run;
+} stage_arena;
 
-static int64_t place(const stage_run *r, dtp_value_id v, int32_t slot)
+typedef struct chunk_run {
+    const dtp_program *p;
+    stage_arena *arena;
+    bool *written;
+} chunk_run;
+
+static int64_t place(const chunk_run *r, dtp_value_id v, int32_t slot)
 {
     const dtp_value *value = &r->p->values[v];
     return value->offset + (value->in_slot ? slot * r->p->slot_bytes : 0);
 }
 
-static void touch(stage_run *r, dtp_value_id v, int32_t slot, int32_t m, bool write)
+static void touch(chunk_run *r, dtp_value_id v, int32_t slot, int32_t m, bool write)
 {
     const dtp_program *p = r->p;
     const int64_t from = place(r, v, slot), to = from + p->values[v].bytes;
@@ -100,18 +106,19 @@ static void touch(stage_run *r, dtp_value_id v, int32_t slot, int32_t m, bool wr
         origin = p->values[origin].parent;
     }
     const bool resident = p->values[dtp_value_root(p, v)].kind == DTP_VALUE_RESIDENT;
-    const int64_t mark = (int64_t)(origin + 1) * 4096 + (p->values[origin].once ? 0 : m);
+    const int64_t mark =
+        ((int64_t)(origin + 1) * 64 + p->chunk) * 4096 + (p->values[origin].once ? 0 : m);
     for (int64_t b = from / BLOCK; b * BLOCK < to; b++) {
         assert_true(b * BLOCK < p->peak_bytes);
         if (write) {
-            r->tag[b] = mark;
-        } else if (!resident && r->tag[b] != mark) {
-            fail_msg("stage %d: '%s' of microbatch %d is not there", p->stage, p->values[v].name,
+            r->arena->tag[b] = mark;
+        } else if (resident ? r->arena->tag[b] / 4096 % 64 != p->chunk : r->arena->tag[b] != mark) {
+            fail_msg("chunk %d: '%s' of microbatch %d is not there", p->chunk, p->values[v].name,
                      m);
         }
     }
     const int64_t end = (to + BLOCK - 1) / BLOCK * BLOCK;
-    r->end = end > r->end ? end : r->end;
+    r->arena->end = end > r->arena->end ? end : r->arena->end;
 }
 
 static bool is_received(const dtp_program *p, dtp_value_id v)
@@ -121,7 +128,7 @@ static bool is_received(const dtp_program *p, dtp_value_id v)
            p->graph->tensors[value->tensor].kind == DTP_TENSOR_VALUE;
 }
 
-static void run_section(stage_run *r, const dtp_stage_action *a)
+static void run_section(chunk_run *r, const dtp_stage_action *a)
 {
     const dtp_program *p = r->p;
     const int32_t slot = a->slot < 0 ? 0 : a->slot;
@@ -147,11 +154,12 @@ static void run_section(stage_run *r, const dtp_stage_action *a)
     }
 }
 
-/* The action of a stage for a section of a microbatch. */
-static int32_t find_action(const dtp_stage_table *t, int32_t s, int32_t section, int32_t m)
+/* The action of a stage for a section of a microbatch in a chunk. */
+static int32_t find_action(const dtp_stage_table *t, int32_t chunk, int32_t section, int32_t m)
 {
+    const dtp_stage_action *list = t->actions[chunk % t->n_stages];
     int32_t i = 0;
-    while (t->actions[s][i].section != section || t->actions[s][i].microbatch != m) {
+    while (list[i].section != section || list[i].microbatch != m || list[i].chunk != chunk) {
         i++;
     }
     return i;
@@ -160,7 +168,8 @@ static int32_t find_action(const dtp_stage_table *t, int32_t s, int32_t section,
 typedef struct pipeline_run {
     const dtp_pipeline *p;
     const dtp_stages *stages;
-    stage_run *stage;
+    chunk_run *chunk;
+    stage_arena *stage;
     int32_t *sent; /* by transfer: how many have arrived, */
     bool *arrived; /* and by transfer * M + microbatch */
 } pipeline_run;
@@ -170,43 +179,55 @@ static bool is_single(const dtp_transfer *x)
     return x->once || x->section >= DTP_SECTION_UPDATE;
 }
 
-/* Whether all that stage s has sent behind a backward section has arrived. */
-static bool all_sent(const pipeline_run *r, int32_t s, int32_t m)
+/* Whether all that a chunk has sent behind a backward section has arrived. */
+static bool all_sent(const pipeline_run *r, int32_t c, int32_t m)
 {
     bool all = true;
     for (int32_t k = 0; k < r->stages->n_transfers; k++) {
         const dtp_transfer *x = &r->stages->transfers[k];
-        all = all && (x->from != s || x->section != DTP_SECTION_BACKWARD || x->once ||
+        all = all && (x->from != c || x->section != DTP_SECTION_BACKWARD || x->once ||
                       r->arrived[k * r->p->table.n_microbatches + m]);
     }
     return all;
+}
+
+/* Whether the slot of a forward section is given to it: everything that another microbatch sent
+ * from it has gone. */
+static bool is_given(const pipeline_run *r, int32_t s, int32_t there)
+{
+    const dtp_stage_action *list = r->p->table.actions[s];
+    for (int32_t i = 0; i < there; i++) {
+        if (list[i].section == DTP_SECTION_BACKWARD && list[i].slot == list[there].slot &&
+            (r->stage[s].at <= i || !all_sent(r, list[i].chunk, list[i].microbatch))) {
+            return false;
+        }
+    }
+    return true;
 }
 
 static bool try_send(pipeline_run *r, int32_t k)
 {
     const dtp_transfer *x = &r->stages->transfers[k];
     const dtp_stage_table *t = &r->p->table;
-    const int32_t m_n = t->n_microbatches, single = is_single(x);
-    stage_run *from = &r->stage[x->from], *to = &r->stage[x->to];
+    const int32_t m_n = t->n_microbatches, single = is_single(x), each = t->n_chunks / t->n_stages;
+    const int32_t at = r->stage[x->from % t->n_stages].at, to_at = r->stage[x->to % t->n_stages].at;
+    chunk_run *from = &r->chunk[x->from], *to = &r->chunk[x->to];
     if (r->sent[k] == (single ? 1 : m_n)) {
         return false;
     }
     const int32_t m = single ? m_n - 1 : r->sent[k]; /* tables run them in order */
     const int32_t made = find_action(t, x->from, x->section, m);
     const bool body = x->section < DTP_SECTION_UPDATE && !x->once;
-    if (from->at <= made || (single && to->at < 2 * m_n)) {
+    if (at <= made || (single && to_at < 2 * m_n * each)) {
         return false;
     }
+    const dtp_stage_action *list = t->actions[x->to % t->n_stages];
     const int32_t there = body ? find_action(t, x->to, DTP_SECTION_FORWARD, m) : 0;
-    const int32_t slot = body ? t->actions[x->to][there].slot : 0;
-    for (int32_t i = 0; i < there && body && x->section == DTP_SECTION_FORWARD; i++) {
-        const dtp_stage_action *a = &t->actions[x->to][i];
-        if (a->section == DTP_SECTION_BACKWARD && a->slot == slot &&
-            (to->at <= i || !all_sent(r, x->to, a->microbatch))) {
-            return false;
-        }
+    const int32_t slot = body ? list[there].slot : 0;
+    if (body && x->section == DTP_SECTION_FORWARD && !is_given(r, x->to % t->n_stages, there)) {
+        return false;
     }
-    const dtp_stage_action *of = &t->actions[x->from][made];
+    const dtp_stage_action *of = &t->actions[x->from % t->n_stages][made];
     touch(from, from->p->tensor_value[x->tensor], of->slot < 0 ? 0 : of->slot, m, false);
     if (x->into < 0) {
         touch(to, to->p->tensor_value[x->tensor], slot, m, true);
@@ -221,7 +242,7 @@ static bool try_send(pipeline_run *r, int32_t k)
 static bool try_run(pipeline_run *r, int32_t s)
 {
     const dtp_stage_table *t = &r->p->table;
-    stage_run *stage = &r->stage[s];
+    stage_arena *stage = &r->stage[s];
     if (stage->at == t->n_actions[s]) {
         return false;
     }
@@ -231,12 +252,15 @@ static bool try_run(pipeline_run *r, int32_t s)
         const int32_t before = !is_single(x) ? x->section
                                : x->once     ? DTP_SECTION_UPDATE + 1
                                              : x->section + 1;
-        if (x->to == s && before == a->section && x->into < 0 &&
+        if (x->to == a->chunk && before == a->section && x->into < 0 &&
             !r->arrived[k * t->n_microbatches + a->microbatch]) {
             return false;
         }
     }
-    run_section(stage, a);
+    if (a->section == DTP_SECTION_FORWARD && !is_given(r, s, stage->at)) {
+        return false;
+    }
+    run_section(&r->chunk[a->chunk], a);
     stage->at++;
     return true;
 }
@@ -245,14 +269,21 @@ static void run_pipeline(const dtp_pipeline *p, uint64_t *seed, dtp_arena *arena
 {
     pipeline_run r = {.p = p, .stages = p->programs[0]->graph->stages};
     const size_t n_transfers = (size_t)r.stages->n_transfers + 1;
-    assert_int_equal(DTP_NEW(arena, r.stage, p->n, NULL), DTP_OK);
+    const int32_t n_stages = p->table.n_stages;
+    assert_int_equal(DTP_NEW(arena, r.stage, n_stages, NULL), DTP_OK);
+    assert_int_equal(DTP_NEW(arena, r.chunk, p->n, NULL), DTP_OK);
     assert_int_equal(DTP_NEW(arena, r.sent, n_transfers, NULL), DTP_OK);
     assert_int_equal(DTP_NEW(arena, r.arrived, n_transfers * (size_t)p->table.n_microbatches, NULL),
                      DTP_OK);
-    for (int32_t s = 0; s < p->n; s++) {
-        stage_run *x = &r.stage[s];
-        x->p = p->programs[s];
-        assert_int_equal(DTP_NEW(arena, x->tag, x->p->peak_bytes / BLOCK + 1, NULL), DTP_OK);
+    for (int32_t c = 0; c < p->n; c++) {
+        chunk_run *x = &r.chunk[c];
+        x->p = p->programs[c];
+        x->arena = &r.stage[c % n_stages];
+        assert_int_equal(x->p->peak_bytes, p->programs[c % n_stages]->peak_bytes);
+        if (c < n_stages) {
+            assert_int_equal(DTP_NEW(arena, x->arena->tag, x->p->peak_bytes / BLOCK + 1, NULL),
+                             DTP_OK);
+        }
         assert_int_equal(DTP_NEW(arena, x->written, x->p->n_values, NULL), DTP_OK);
         for (int32_t i = 0; i < x->p->n_instrs; i++) {
             for (int32_t k = 0; k < x->p->instrs[i].n_out; k++) {
@@ -266,10 +297,10 @@ static void run_pipeline(const dtp_pipeline *p, uint64_t *seed, dtp_arena *arena
         }
     }
     for (int32_t idle = 0; idle < 60 * (p->n + (int32_t)n_transfers); idle++) {
-        const int32_t k = (int32_t)draw(seed, (uint32_t)(p->n + r.stages->n_transfers));
-        idle = (k < p->n ? try_run(&r, k) : try_send(&r, k - p->n)) ? 0 : idle;
+        const int32_t k = (int32_t)draw(seed, (uint32_t)(n_stages + r.stages->n_transfers));
+        idle = (k < n_stages ? try_run(&r, k) : try_send(&r, k - n_stages)) ? 0 : idle;
     }
-    for (int32_t s = 0; s < p->n; s++) {
+    for (int32_t s = 0; s < n_stages; s++) {
         assert_int_equal(r.stage[s].at, p->table.n_actions[s]);
         assert_int_equal(r.stage[s].end, p->programs[s]->peak_bytes);
     }
@@ -280,7 +311,8 @@ static void run_pipeline(const dtp_pipeline *p, uint64_t *seed, dtp_arena *arena
 static void test_programs__run_in_their_memory(void **state)
 {
     (void)state;
-    static const char *const STAGES[] = {"2", "4", "layer:0,1", "layer:0,2,3"};
+    static const char *const STAGES[] = {"2",           "4",   "layer:0,1",
+                                         "layer:0,2,3", "2x2", "layer:0,1,2,3x2"};
     static const char *const REMAT[] = {NULL, "all"}, *const PRECISION[] = {NULL,
                                                                             "bf16,gradients=f32"};
     static const char *const COUNT[] = {"2", "4", "8"}, *const SLOTS[] = {NULL, "gpipe", "2"};
@@ -292,7 +324,7 @@ static void test_programs__run_in_their_memory(void **state)
                                          .precision = PRECISION[draw(&seed, 2)],
                                          .remat = REMAT[draw(&seed, 2)],
                                          .microbatches = COUNT[draw(&seed, 3)],
-                                         .stages = STAGES[draw(&seed, 4)],
+                                         .stages = STAGES[draw(&seed, 6)],
                                          .slots = SLOTS[draw(&seed, 3)]};
         const char *rules = mesh_at == 0 ? "" : RULES[draw(&seed, 3)];
         const int32_t depth = draw(&seed, 2) == 0 ? 0 : 4;
@@ -389,6 +421,12 @@ static void test_texts__that_are_no_stages_are_refused(void **state)
     refuse(g, "layer", NULL, "is not a number of stages or a list");
     refuse(g, "layer:0,", NULL, "is not a number of stages or a list");
     refuse(g, "2", "0", "slots: '0'");
+    refuse(g, "3x2", NULL, "3x2, but 'gpt_bytes' has 4 instances of blocks");
+    refuse(g, "1x2", NULL, "1x2, expected 2 to 32");
+    refuse(g, "2x0", NULL, "has 0 chunks a stage");
+    refuse(g, "layer:0,1,2x2", NULL, "layer:0,1,2x2, expected 2 to 32, which share the chunks");
+    refuse(g, "layer:0,1x2", NULL, "layer:0,1x2, expected 2 to 32");
+    refuse(g, "2x", NULL, "is not a number of stages or a list");
     dtp_graph_destroy(g);
 }
 

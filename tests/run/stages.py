@@ -29,6 +29,14 @@ MORE = [("clipped", "layer:0,2,3", "1f1b", "x:2", BATCH_RULES, 4, []), ("clipped
         ("gpt2", "layer:0,2,3", "gpipe", "x:2", ["--style", "**: fsdp"], 4, ["--precision", "bf16"]),
         ("wide", "2", "1f1b", "x:2", BATCH_RULES, 4, ["--precision", "fp8"]),
         ("convs", "layer:0,1,3", "1f1b", "x:2", BATCH_RULES, 4, ["--remat", "all"])]
+# Two chunks on each stage.
+CHUNKS = [("gpt", "2x2", "1f1b", "x:1", ON_ONE, 8, []), ("gpt", "layer:0,1,2,3x2", "gpipe", "x:2", ["--rules", "d_ff:x"], 4, ["--remat", "all"]),
+          ("gpt2", "2x2", "2", "x:1", ON_ONE, 4, ["--remat", "all"]), ("gpt2", "2x2", "1f1b", "x:2", ["--style", "**: fsdp"], 8, ["--precision", "bf16"]),
+          ("mixtral", "2x2", "1f1b", "x:1", ON_ONE, 4, []), ("clipped", "2x2", "1f1b", "x:2", BATCH_RULES, 8, []),
+          ("clipped", "2x2", "gpipe", "x:1", ON_ONE, 4, []), ("dropout", "2x2", "1f1b", "x:1", ON_ONE, 8, ["--remat", "all"]),
+          ("experts", "2x2", "1f1b", "x:2", BATCH_RULES, 4, []), ("gpt2", "2x2", "1f1b", "x:1", ON_ONE, 2, ["--freeze", "wte"]),
+          ("convs", "2x2", "1f1b", "x:2", BATCH_RULES, 4, ["--remat", "all"]), ("deep", "2x4", "1f1b", "x:1", ON_ONE, 8, []),
+          ("deep", "4x2", "2", "x:2", BATCH_RULES, 8, []), ("deep", "3x2", "1f1b", "x:1", ON_ONE, 4, ["--remat", "all"])]
 CONVS = {"format": "dtp.model/1", "name": "convs", "dims": {"batch": 16, "c": 4, "k": 4, "size": 8, "taps": 3, "classes": 3, "layers": 4},
          "inputs": {"x": {"dims": ["batch", "c", "h=size", "w=size"]}, "labels": {"dims": ["batch"], "dtype": "i32", "below": "classes"}},
          "params": {"head": {"dims": ["c", "classes"], "init": {"normal": 0.1}}},
@@ -111,9 +119,10 @@ def main():
         convs = os.path.join(folder, "convs.json")
         with open(convs, "w") as c:
             json.dump(CONVS, c)
-        MODELS.update(convs=[convs], wide=[*GPT[:-4], "--dim", "d_head=16", "--dim", "vocab=32"], clipped=[f.name, *GPT[1:]], dropout=["models/gpt_bytes_dropout.json", *GPT[1:]],
+        MODELS.update(convs=[convs], wide=[*GPT[:-4], "--dim", "d_head=16", "--dim", "vocab=32"], clipped=[f.name, *GPT[1:]],
+                      deep=[GPT2[0], *GPT2[1:3], "--dim", "layers=8", *GPT2[5:]], dropout=["models/gpt_bytes_dropout.json", *GPT[1:]],
                       experts=["models/gpt_bytes_experts.json", "--dim", "length=16", *GPT[3:]])
-        for case in quarter.of(chosen) + MORE:
+        for case in quarter.of(chosen + CHUNKS) + MORE:
             check(folder, *case)
     sys.exit(1 if failed else 0)
 

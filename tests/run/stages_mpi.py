@@ -14,6 +14,7 @@ ROOT = ["--allow-run-as-root"] if os.geteuid() == 0 else []
 os.environ.update(OMP_NUM_THREADS="1", ASAN_OPTIONS="detect_leaks=0")
 PLANS = {"four": ["--mesh", "x:1", "--stages", "4", "--style", "**: data"],
          "two": ["--mesh", "x:2", "--stages", "layer:0,1", "--slots", "2", "--style", "**: fsdp"],
+         "chunks": ["--mesh", "x:2", "--stages", "2x2", "--rules", "batch:x"],
          "one": ["--mesh", "x:1", "--style", "**: data"],
          "split": ["--mesh", "x:2", "--rules", "batch:x"]}
 failed = 0
@@ -50,7 +51,7 @@ def main(folder):
     for name, options in PLANS.items():
         call(f"{BIN}/dtplan", "plan", MODEL, *DIMS, "--microbatches", "4", "--target", "cpu", *options, "-o", at(name))
     whole = losses("four", 4)
-    for name in ("four", "two") if MPI else ():
+    for name in ("four", "two", "chunks") if MPI else ():
         text = call(f"{BIN}/dtrun", "verify", MODEL, "--plan", at(name), "--comm", "mpi", *ROOT, "--threads", "1", "--json")
         v = json.loads(text or '{"pass": false}')
         if not v["pass"] or v["predicted"]["peak_bytes_per_rank"] != v["measured"]["peak_bytes_per_rank"]:
@@ -65,6 +66,9 @@ def main(folder):
     same("other stages", losses("two", 2, "--load", at("a"), comm=comm), whole[2:], 1e-5)
     same("without stages, the first half", losses("split", 2, "--save", at("c")), whole[:2], 1e-5)
     same("with stages", losses("four", 2, "--load", at("c"), comm=comm), whole[2:], 1e-5)
+    same("chunks", losses("chunks", 2, "--load", at("a"), "--save", at("f"), comm=comm), whole[2:], 1e-5)
+    same("of chunks", losses("one", 2, "--load", at("c")), losses("chunks", 2, "--load", at("c")), 1e-5)
+    call(f"{BIN}/dtrun", "run", MODEL, "--plan", at("split"), "--comm", "sim", "--threads", "1", "--steps", "1", "--load", at("f"), "--quiet")
     same("one file", losses("two", 2, "--save", at("d.safetensors")), whole[:2], 1e-5)
     same("of one file", losses("four", 2, "--load", at("d.safetensors")), whole[2:], 1e-5)
     same("the first three", losses("four", 3, "--save", at("e"), "--resume"), whole[:3])

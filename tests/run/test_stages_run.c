@@ -14,7 +14,7 @@
 #include "cost_models/job.h"
 #include "executor/run/ranks.h"
 #include "executor/run/runner.h"
-#include "executor/session/session.h"
+#include "executor/session/session_internal.h"
 #include "tests/support/quarter.h"
 
 enum { STEPS = 2, SEEDS = 200, RANKS = 6 };
@@ -51,7 +51,9 @@ static dtp_status body(dtp_comm *comm, dtp_backend *backend, void *user, dtp_err
     dtp_status status =
         dtp_session_create(dtp_job_program(c->job), backend, comm, &options, &s, err);
     if (status == DTP_OK && c->seed > 0) {
-        dtp_runner_set_watch(dtp_session_runner(s), (dtp_runner_watch){pause_at_times, &p});
+        for (int32_t k = 0; k < s->n_chunks; k++) {
+            dtp_runner_set_watch(s->runners[k], (dtp_runner_watch){pause_at_times, &p});
+        }
     }
     for (int32_t k = 0; k < STEPS && status == DTP_OK; k++) {
         dtp_step_result step = {0};
@@ -80,7 +82,7 @@ static dtp_graph *read_model(void)
     return g;
 }
 
-static dtp_status run(stage_case *c, const char *slots, dtp_err *err)
+static dtp_status run(stage_case *c, const char *stages, const char *slots, dtp_err *err)
 {
     dtp_graph *g = read_model();
     dtp_mesh mesh;
@@ -89,7 +91,7 @@ static dtp_status run(stage_case *c, const char *slots, dtp_err *err)
     options.mesh = &mesh;
     options.rules = "batch:x";
     options.microbatches = "4";
-    options.stages = "layer:0,1,3";
+    options.stages = stages;
     options.slots = slots;
     options.target = "cpu";
     assert_int_equal(dtp_job_create(g, &options, &c->job, err), DTP_OK);
@@ -104,17 +106,18 @@ static void test_stages__same_bits_whoever_is_late(void **state)
 {
     (void)state;
     static const char *const SLOTS[] = {"1f1b", "gpipe", "2"};
+    static const char *const STAGES[] = {"layer:0,1,3", "2x2"};
     stage_case first = {.fails = -1};
     dtp_err err = {0};
-    assert_int_equal(run(&first, "1f1b", &err), DTP_OK);
+    assert_int_equal(run(&first, STAGES[0], "1f1b", &err), DTP_OK);
     assert_true(first.losses[0][0] > 0.0 && first.losses[0][0] != first.losses[0][1]);
     for (int32_t k = 0; k < SEEDS; k++) {
         stage_case c = {.seed = (uint64_t)k + 1, .fails = -1};
         if (quarter_has(k, SEEDS)) {
-            if (run(&c, SLOTS[k % 3], &err) != DTP_OK) {
+            if (run(&c, STAGES[k / 3 % 2], SLOTS[k % 3], &err) != DTP_OK) {
                 fail_msg("seed %d: %s", k, err.msg);
             }
-            for (int32_t r = 0; r < RANKS; r++) {
+            for (int32_t r = 0; r < (k / 3 % 2 == 0 ? RANKS : 4); r++) {
                 assert_memory_equal(c.losses[r], first.losses[0], sizeof c.losses[r]);
             }
         }
@@ -124,10 +127,11 @@ static void test_stages__same_bits_whoever_is_late(void **state)
 static void test_stages__a_rank_that_fails_ends_the_step(void **state)
 {
     (void)state;
-    for (int32_t r = 0; r < RANKS; r++) {
-        stage_case c = {.fails = r};
+    for (int32_t r = 0; r < RANKS + 4; r++) {
+        const bool chunks = r >= RANKS;
+        stage_case c = {.fails = chunks ? r - RANKS : r};
         dtp_err err = {0};
-        assert_int_equal(run(&c, "1f1b", &err), DTP_IO);
+        assert_int_equal(run(&c, chunks ? "2x2" : "layer:0,1,3", "1f1b", &err), DTP_IO);
         assert_non_null(strstr(err.msg, "the disk of rank"));
     }
 }

@@ -193,4 +193,8 @@ change 's/"layer:0", "layer:2"/"layer:0"/' "1 stages, expected 2 to 64"
 change 's/"slots": 1/"slots": 0/' "slots"
 change 's/"slots": 1/"slots": 5/' "slots"
 change '/"stages":/d' "slots are those of stages"
+change 's/"slots": 1/"slots": 1, "chunks": 1/' "chunks"
+change 's/"slots": 1/"slots": 1, "chunks": 2/' "2 stages, expected 4 to 64, as many chunks on each"
+change 's/"slots": 1/"chunks": 3/' "2 stages, expected 6 to 64, as many chunks on each"
+change '/"stages":/d;s/"slots": 1/"chunks": 2/' "chunks are those of stages"
 exit $((failed > 0))

@@ -12,9 +12,10 @@
  *
  * Copies for one op do not count.
  *
- * With stages each has a window of its own in time, in which its nodes and tensors count as above.
- * What one microbatch leaves from the forward pass for the backward pass is in the stash, which has
- * slots of equal size: it counts once per slot.
+ * With stages each chunk has a window of its own in time, in which its nodes and tensors count as
+ * above, and the parameters and states of the other chunks of its stage. What one microbatch leaves
+ * from the forward pass for the backward pass is in the stash, which has slots of equal size: it
+ * counts once per slot.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -43,8 +44,8 @@ typedef struct memory {
     int64_t **own;    /* by variable of a tensor or replica: bytes of every strategy */
     int64_t **copied; /* by variable of a replica: 0 for own */
     bool *forgets;    /* by tensor: no phase reads copies of earlier ones */
-    /* Of the stage whose pieces are made: */
-    int32_t stage;     /* -1: the graph has none */
+    /* Of the chunk whose pieces are made: */
+    int32_t chunk;     /* -1: the graph has no stages */
     int64_t window;    /* its time 0 */
     int64_t back;      /* time of the first backward node */
     bool *varies;      /* by tensor: another one in every microbatch */
@@ -80,13 +81,13 @@ static dtp_status in_slots(memory *m, dtp_tensor_id t, piece *x, dtp_err *err)
 {
     const int32_t k = m->b->p->variables[x->variable].n_strategies;
     const bool copy = x->usage != m->own[x->variable];
-    const bool crosses = m->stage >= 0 && x->begin < m->back && x->end > m->back;
+    const bool crosses = m->chunk >= 0 && x->begin < m->back && x->end > m->back;
     if (!crosses || !m->varies[t]) {
         return DTP_OK;
     }
     int64_t **at = &m->stashed[2 * x->variable + (copy ? 1 : 0)];
     if (*at == NULL) {
-        const int32_t slots = dtp_stage_slots(m->b->g, m->stage);
+        const int32_t slots = dtp_stage_slots(m->b->g, dtp_chunk_stage(m->b->g, m->chunk));
         DTP_TRY(DTP_NEW(m->b->arena, *at, k, err));
         for (int32_t i = 0; i < k; i++) {
             (*at)[i] = dtp_mul_i64(x->usage[i], slots, &(*at)[i]) ? (*at)[i] : x->usage[i];
@@ -126,7 +127,7 @@ static dtp_status add_tensor(memory *m, dtp_tensor_id t, dtp_err *err)
             DTP_TRY(add_tensor_piece(m, t, before, err));
             begin = life.end > begin ? life.end : begin;
         }
-        end = last && (m->stage < 0 || life.made < end) ? life.made : end;
+        end = last && (m->chunk < 0 || life.made < end) ? life.made : end;
     }
     return add_tensor_piece(m, t, (piece){variable, begin, end, m->own[variable]}, err);
 }
@@ -219,7 +220,7 @@ static dtp_status find_usages(const memory *m, op_usage *usage, dtp_err *err)
 
 static bool is_here(const memory *m, dtp_node_id n)
 {
-    return m->stage < 0 || dtp_on_stage(m->b->g->stages->on[n], m->stage);
+    return m->chunk < 0 || dtp_in_chunk(m->b->g->stages->on[n], m->chunk);
 }
 
 /* Of the nodes of a stage: which operands die, and what may be merged. */
@@ -245,6 +246,28 @@ static dtp_status add_ops(memory *m, const op_usage *usage, dtp_err *err)
         DTP_TRY(u->merged ? DTP_OK : add_piece(m, (piece){variable, at, at + 1, u->kernel}, err));
         DTP_TRY(u->any_state ? add_piece(m, (piece){variable, 0, m->lives.end, u->states}, err)
                              : DTP_OK);
+    }
+    return DTP_OK;
+}
+
+/* In the window of another chunk of the stage: parameters and states. */
+static dtp_status add_residents(memory *m, const op_usage *usage, dtp_err *err)
+{
+    const tensor_build *b = m->b;
+    for (dtp_tensor_id t = 0; t < b->g->n_tensors; t++) {
+        const dtp_tensor_kind kind = b->g->tensors[t].kind;
+        const int32_t variable = b->p->variable_of_tensor[t];
+        if ((kind != DTP_TENSOR_PARAM && kind != DTP_TENSOR_STATE) || variable < 0 ||
+            b->tensor_groups[b->group_of_tensor[t]].same_as >= 0) {
+            continue;
+        }
+        const piece x = {variable, m->lives.begin[t], m->lives.end_of[t], m->own[variable]};
+        DTP_TRY(add_piece(m, x, err));
+    }
+    for (dtp_node_id n = 0; n < b->g->n_nodes; n++) {
+        const op_usage *u = &usage[b->group_of_node[n]];
+        const piece x = {b->p->variable_of_node[n], 0, m->lives.end, u->states};
+        DTP_TRY(u->any_state && is_here(m, n) ? add_piece(m, x, err) : DTP_OK);
     }
     return DTP_OK;
 }
@@ -353,8 +376,8 @@ static dtp_status find_bytes(memory *m, dtp_err *err)
 
 dtp_status dtp_tensor__memory(tensor_build *b, dtp_err *err)
 {
-    const int32_t n_stages = b->g->stages != NULL ? b->g->stages->n : 1;
-    memory m = {.b = b, .stage = -1};
+    const int32_t n_stages = dtp_graph_stages(b->g), n_chunks = dtp_graph_chunks(b->g);
+    memory m = {.b = b, .chunk = -1};
     dtp_lifetimes all;
     op_usage *usage;
     dtp_lifetimes *lives;
@@ -363,27 +386,31 @@ dtp_status dtp_tensor__memory(tensor_build *b, dtp_err *err)
     DTP_TRY(find_bytes(&m, err));
     DTP_TRY(find_varying(&m, err));
     DTP_TRY(DTP_NEW(b->arena, usage, b->n_node_groups, err));
-    DTP_TRY(DTP_NEW(b->arena, lives, n_stages, err));
+    DTP_TRY(DTP_NEW(b->arena, lives, n_chunks, err));
     for (int32_t g = 0; g < b->n_node_groups; g++) {
         usage[g].dying = UINT32_MAX;
     }
-    for (int32_t s = 0; s < n_stages; s++) {
-        m.stage = b->g->stages != NULL ? s : -1;
-        lives[s] = all;
-        DTP_TRY(m.stage >= 0 ? dtp_lifetimes_on_stage(&all, s, b->arena, &lives[s], err) : DTP_OK);
-        m.lives = lives[s];
+    for (int32_t c = 0; c < n_chunks; c++) {
+        m.chunk = b->g->stages != NULL ? c : -1;
+        lives[c] = all;
+        DTP_TRY(m.chunk >= 0 ? dtp_lifetimes_in_chunk(&all, c, b->arena, &lives[c], err) : DTP_OK);
+        m.lives = lives[c];
         add_deaths(&m, usage);
     }
     DTP_TRY(find_usages(&m, usage, err));
-    for (int32_t s = 0; s < n_stages; s++) {
-        m.stage = b->g->stages != NULL ? s : -1;
-        m.lives = lives[s];
-        m.window = s * all.end;
+    for (int32_t c = 0; c < n_chunks; c++) {
+        m.chunk = b->g->stages != NULL ? c : -1;
+        m.lives = lives[c];
+        m.window = c * all.end;
         DTP_TRY(DTP_NEW(b->arena, m.stashed, 2 * (size_t)b->p->n_variables, err));
         for (dtp_tensor_id t = 0; t < b->g->n_tensors; t++) {
             DTP_TRY(add_tensor(&m, t, err));
         }
         DTP_TRY(add_ops(&m, usage, err));
+        for (int32_t other = c % n_stages; other < n_chunks; other += n_stages) {
+            m.window = other * all.end;
+            DTP_TRY(other != c ? add_residents(&m, usage, err) : DTP_OK);
+        }
     }
     return hand_over(&m, err);
 }

@@ -33,8 +33,8 @@ static dtp_status send_costs(tensor_build *b, const dtp_tensor_variable *variabl
             dtp_ttype local;
             dtp_layout_local_max(&variable->strategies[k].layout, b->mesh,
                                  &b->g->tensors[sent].type, &local);
-            const double s =
-                dtp_pipeline_send_s(&between, dtp_ttype_bytes(&local), x->to - x->from);
+            const double s = dtp_pipeline_send_s(&between, dtp_ttype_bytes(&local),
+                                                 dtp_transfer_hops(stages, x->from, x->to));
             const int32_t runs = dtp_pipeline_sends(b->g, x);
             cost[k] = dtp_tensor__plus(b, cost[k], dtp_tensor__times(b, dtp_picoseconds(s), runs));
         }
