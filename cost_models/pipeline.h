@@ -21,6 +21,9 @@ typedef struct dtp_pipeline_times {
     dtp_stage_message *messages;
 } dtp_pipeline_times;
 
+/* How long a section takes. */
+double dtp_pipeline_section_s(const dtp_stage_table *table, const dtp_pipeline_times *times,
+                              const dtp_stage_action *action);
 /* The end of the step. begin_s (may be NULL): by stage, by action, when it begins; the caller's.
  * Storage from `arena`. DTP_INVALID when stages wait for each other in a circle. */
 dtp_status dtp_pipeline_replay(const dtp_stage_table *table, const dtp_pipeline_times *times,

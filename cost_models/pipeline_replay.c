@@ -31,11 +31,11 @@ static bool is_single(const dtp_stage_message *x)
     return x->once || x->section >= DTP_SECTION_UPDATE;
 }
 
-static double section_s(const replay *r, const dtp_stage_action *a)
+double dtp_pipeline_section_s(const dtp_stage_table *t, const dtp_pipeline_times *times,
+                              const dtp_stage_action *a)
 {
-    const int32_t n_sections = DTP_SECTION_UPDATE + r->t->n_parts;
-    return r->times
-        ->section_s[2 * (a->chunk * n_sections + a->section) + (a->microbatch > 0 ? 1 : 0)];
+    const int32_t n_sections = DTP_SECTION_UPDATE + t->n_parts;
+    return times->section_s[2 * (a->chunk * n_sections + a->section) + (a->microbatch > 0 ? 1 : 0)];
 }
 
 /* When everything is sent behind the backward section of a microbatch in a chunk, `of` = at(); -1:
@@ -167,7 +167,8 @@ dtp_status dtp_pipeline_replay(const dtp_stage_table *t, const dtp_pipeline_time
                 if (begin < 0.0) {
                     break;
                 }
-                r.now_s[s] = r.end_s[s][i] = begin + section_s(&r, &t->actions[s][i]);
+                r.now_s[s] = r.end_s[s][i] =
+                    begin + dtp_pipeline_section_s(t, times, &t->actions[s][i]);
                 if (begin_s != NULL) {
                     begin_s[s][i] = begin;
                 }

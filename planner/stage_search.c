@@ -219,8 +219,9 @@ static dtp_status bound_step(const stage_search *s, const point *p, double *seco
         least = here - update_s < least ? here - update_s : least;
     }
     dtp_graph_destroy(changed);
-    *seconds = p->stages.chunks > 1 ? least / p->stages.n
-                                    : dtp_stages_bound(least, v.microbatches, p->stages.n);
+    *seconds = p->stages.chunks > 1 || s->what->stages
+                   ? least / p->stages.n
+                   : dtp_stages_bound(least, v.microbatches, p->stages.n);
     return st;
 }
 
@@ -291,10 +292,28 @@ static dtp_status refine_counts(stage_search *s, point *p, dtp_err *err)
     return DTP_OK;
 }
 
+/* Twice the chunks on each stage, as long as that is faster. */
+static dtp_status refine_chunks(stage_search *s, point *p, dtp_err *err)
+{
+    bool more = s->what->stages;
+    while (more) {
+        point next = *p;
+        char text[24];
+        (void)snprintf(text, sizeof text, "%dx%d", p->stages.n,
+                       p->stages.chunks > 1 ? 2 * p->stages.chunks : 2);
+        if (dtp_stages_parse(text, NULL, s->g, s->arena, &next.stages, NULL) != DTP_OK) {
+            return DTP_OK; /* more chunks than there are instances of blocks */
+        }
+        next.stages.slots = p->stages.slots;
+        DTP_TRY(take_better(s, p, next, &more, err));
+    }
+    return DTP_OK;
+}
+
 static dtp_status refine(stage_search *s, point *p, dtp_err *err)
 {
     DTP_TRY(refine_counts(s, p, err));
-    const int32_t remat = p->remat, slots = p->stages.slots;
+    const int32_t remat = p->remat, slots = p->stages.slots, chunks = p->stages.chunks;
     int32_t low = 0;
     while (low < p->remat) { /* the least that fits is the fastest, by bisection */
         point next = *p;
@@ -303,13 +322,16 @@ static dtp_status refine(stage_search *s, point *p, dtp_err *err)
         DTP_TRY(take_better(s, p, next, &better, err));
         low = better ? low : next.remat + 1;
     }
+    DTP_TRY(refine_chunks(s, p, err));
     bool more = s->what->slots;
     while (more && p->stages.slots < MAX_SLOTS) {
         point next = *p;
         next.stages.slots *= 2;
         DTP_TRY(take_better(s, p, next, &more, err));
     }
-    return p->remat != remat || p->stages.slots != slots ? refine_counts(s, p, err) : DTP_OK;
+    return p->remat != remat || p->stages.slots != slots || p->stages.chunks != chunks
+               ? refine_counts(s, p, err)
+               : DTP_OK;
 }
 
 /* ---- all ---- */

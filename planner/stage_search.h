@@ -7,11 +7,13 @@
  *  2. Every number of stages that divides the devices, with 4 microbatches a stage and everything
  *     recomputed, on all meshes of the devices of a stage; more microbatches where nothing fits.
  *  3. From the three fastest of these on, one quantity after the other: microbatches,
- *     recomputation, slots, then microbatches again, on the mesh that was found.
+ *     recomputation, chunks on each stage, slots, then microbatches again, on the mesh that was
+ *     found.
  *  4. The fastest plan with stages is planned once more, with all solves, baselines and bounds.
  *
  * A number of stages is dropped when kernels alone take longer than the best plan, whatever the
- * borders are (dtp_stages_bound), with any number of microbatches and nothing recomputed.
+ * borders are (dtp_stages_bound; with chunks a share of them for each stage), with any number of
+ * microbatches and nothing recomputed.
  */
 #ifndef DTP_PLANNER_STAGE_SEARCH_H
 #define DTP_PLANNER_STAGE_SEARCH_H

@@ -397,3 +397,70 @@ dtp_status tool_trace_program(const dtp_program *p, const dtp_machine *machine,
     tool_trace_free(&t);
     return s;
 }
+
+/* ---- stages ---- */
+
+static void add_section(tool_trace *t, const dtp_pipeline *p, const dtp_stage_action *a,
+                        double begin_s, double end_s)
+{
+    const bool update = a->section >= DTP_SECTION_UPDATE, chunks = p->n > p->table.n_stages;
+    const int32_t chunk = a->chunk / p->table.n_stages;
+    dtp_strbuf name = {0};
+    dtp_strbuf_add(&name, dtp_section_name(a->section).text);
+    if (chunks) {
+        dtp_strbuf_addf(&name, " chunk %d", chunk);
+    }
+    if (!update) {
+        dtp_strbuf_addf(&name, " microbatch %d", a->microbatch);
+    }
+    add_event(t, TOOL_FIELDS(FIELD_TEXT("ph", "X"), FIELD_BUFFER("name", &name),
+                             FIELD_TEXT("cat", "section"), FIELDS_PLACE(t, TOOL_COMPUTE),
+                             FIELDS_TIME(begin_s, end_s),
+                             FIELD_OBJECT("args",
+                                          FIELD_TEXT("section", dtp_section_name(a->section).text),
+                                          FIELD_INT_IF(chunks, "chunk", chunk),
+                                          FIELD_INT_IF(!update, "microbatch", a->microbatch),
+                                          FIELD_INT_IF(!update, "slot", a->slot))));
+}
+
+static dtp_status add_stages(tool_trace *t, const dtp_pipeline *p, const dtp_prediction *predicted,
+                             dtp_arena *arena, dtp_err *err)
+{
+    const dtp_stage_table *table = &p->table;
+    const tool_totals totals = {TOOL_TRACE_PREDICTED, predicted->step_time_s,
+                                (double)NAN,          (double)NAN,
+                                (double)NAN,          (double)NAN};
+    double **begin_s, end_s;
+    DTP_TRY(DTP_NEW(arena, begin_s, table->n_stages, err));
+    for (int32_t s = 0; s < table->n_stages; s++) {
+        DTP_TRY(DTP_NEW(arena, begin_s[s], table->n_actions[s], err));
+    }
+    DTP_TRY(dtp_pipeline_replay(table, &p->times, arena, &end_s, begin_s, err));
+    for (int32_t s = 0; s < table->n_stages; s++) {
+        char name[48];
+        t->processes[t->n_processes++] = totals;
+        (void)snprintf(name, sizeof name, "every rank of stage %d, predicted", s);
+        add_name(t, "process_name", TOOL_COMPUTE, name);
+        add_name(t, "thread_name", TOOL_COMPUTE, "sections");
+        for (int32_t i = 0; i < table->n_actions[s]; i++) {
+            const dtp_stage_action *a = &table->actions[s][i];
+            add_section(t, p, a, begin_s[s][i],
+                        begin_s[s][i] + dtp_pipeline_section_s(table, &p->times, a));
+        }
+    }
+    return DTP_OK;
+}
+
+dtp_status tool_trace_pipeline(const dtp_pipeline *p, const dtp_prediction *predicted,
+                               dtp_strbuf *out, dtp_err *err)
+{
+    tool_trace t;
+    dtp_arena *arena = dtp_arena_create();
+    dtp_status s = tool_trace_begin(&t, p->programs[0], true, p->table.n_stages, err);
+    t.whole = p->table.n_microbatches;
+    s = s == DTP_OK ? add_stages(&t, p, predicted, arena, err) : s;
+    s = s == DTP_OK ? tool_trace_end(&t, out, err) : s;
+    tool_trace_free(&t);
+    dtp_arena_destroy(arena);
+    return s;
+}

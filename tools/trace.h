@@ -7,6 +7,7 @@
 
 #include "core/base/json_writer.h"
 #include "cost_models/machine/machine.h"
+#include "cost_models/pipeline.h"
 #include "dtp/plan.h"
 #include "spmd/program/program.h"
 
@@ -79,5 +80,8 @@ dtp_status tool_trace_predicted(tool_trace *t, const dtp_machine *machine,
 dtp_status tool_trace_program(const dtp_program *p, const dtp_machine *machine,
                               const dtp_prediction *predicted, dtp_strbuf *out,
                               dtp_err *err) DTP_MUST_CHECK;
+/* Of a plan with stages, predicted: a process for each stage, a slice for each section. */
+dtp_status tool_trace_pipeline(const dtp_pipeline *p, const dtp_prediction *predicted,
+                               dtp_strbuf *out, dtp_err *err) DTP_MUST_CHECK;
 
 #endif

@@ -41,6 +41,27 @@ assert q["bubble_s"] + q["exposed_sends_s"] < q["step_time_s"]
 END
 done
 "$bin/dtplan" show "$model" --plan "$here/a" >/dev/null || bad "show --stage plan"
+# Chunks: the table, the reports of every program, and the trace, whose sections are those of the table.
+plan k --stages 2x2 --rules batch:x --target cpu
+for what in "--stage program" "--stage memory" --comm-report --counters; do
+    # shellcheck disable=SC2086
+    "$bin/dtplan" show "$model" --plan "$here/k" $what >"$here/shown" || bad "show $what"
+    [ "$(grep -cE '^stage [01], chunk [01]$' "$here/shown")" = 4 ] || bad "$what is not of 4 programs"
+done
+"$bin/dtplan" show "$model" --plan "$here/k" --machine "$machine" --stage pipeline >"$here/shown" || bad "show --stage pipeline"
+"$bin/dtplan" show "$model" --plan "$here/k" --machine "$machine" --stage schedule >"$here/trace" || bad "show --stage schedule"
+python3 - "$here/k" "$here/shown" "$here/trace" <<'END' || bad "chunks"
+import json, sys
+p, text, trace = json.load(open(sys.argv[1])), open(sys.argv[2]).read(), json.load(open(sys.argv[3]))
+assert len(p["stages"]) == 4 and p["chunks"] == 2 and "2 stages, 2 chunks on each, 4 microbatches" in text, text
+slices = [e for e in trace["traceEvents"] if e["ph"] == "X"]
+assert len(slices) == 2 * 2 * (2 * 4 + 1) == text.count("begins at"), len(slices)
+for pid in (1, 2):
+    mine = sorted((e["ts"], e["dur"]) for e in slices if e["pid"] == pid)
+    assert all(a + d <= b + 1e-3 for (a, d), (b, _) in zip(mine, mine[1:])), mine
+end = max(e["ts"] + e["dur"] for e in slices)
+assert abs(end - 1e6 * p["predicted"]["step_time_s"]) < 1e-3 * end, (end, p["predicted"]["step_time_s"])
+END
 plan e --stages 2 --rules batch:x --target cpu
 grep -q '^2 stages, 4 microbatches$' "$here/out" || bad "the text of the plan has no table of stages"
 
@@ -168,7 +189,8 @@ else:
 END
 done
 refuse "has 2 stages" "$bin/dtplan" viz "$model" --plan "$here/a" --tensor wte
-refuse "--stage plan, graph, strategies or pipeline" "$bin/dtplan" show "$model" --plan "$here/a" --stage memory
+refuse "--trace is of plans without stages" "$bin/dtplan" show "$model" --plan "$here/a" --trace
+refuse "--json is of one program: the plan has 2 stages" "$bin/dtplan" show "$model" --plan "$here/a" --comm-report --json
 tried() { # WORDS OPTIONS...
     local words=$1
     shift

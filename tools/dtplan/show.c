@@ -45,36 +45,75 @@ static dtp_status show_graph(const show_command *c, dtp_strbuf *out, dtp_err *er
     return DTP_OK;
 }
 
+/* What is shown of one program: the plan's, or that of a chunk. */
+static dtp_status print_program(const show_command *c, const dtp_program *p, dtp_strbuf *out,
+                                dtp_err *err)
+{
+    if (c->source.comm_report) {
+        return tool_print_comm(p, c->source.json, out, err);
+    }
+    if (c->source.counters) {
+        return tool_print_counters(p, c->source.json, out, err);
+    }
+    if (strcmp(c->source.stage, "program") == 0) {
+        dtp_program_print(p, out);
+    } else {
+        tool_print_memory(p, out);
+    }
+    return DTP_OK;
+}
+
+/* The same of every chunk of every stage, one after the other. */
+static dtp_status print_programs(const show_command *c, const dtp_pipeline *p, dtp_strbuf *out,
+                                 dtp_err *err)
+{
+    if (c->source.json) {
+        return DTP_FAIL(err, DTP_UNSUPPORTED, "--json is of one program: the plan has %d stages",
+                        p->table.n_stages);
+    }
+    for (int32_t k = 0; k < p->n; k++) {
+        dtp_strbuf_addf(out, "%sstage %d", k > 0 ? "\n" : "", k % p->table.n_stages);
+        if (p->n > p->table.n_stages) {
+            dtp_strbuf_addf(out, ", chunk %d", k / p->table.n_stages);
+        }
+        dtp_strbuf_add(out, "\n");
+        DTP_TRY(print_program(c, p->programs[k], out, err));
+    }
+    return DTP_OK;
+}
+
+static dtp_status print_schedule(const tool_job *job, dtp_strbuf *out, dtp_err *err)
+{
+    if (job->machine == NULL) {
+        return DTP_FAIL(err, DTP_INVALID, "--stage schedule needs --machine");
+    }
+    return job->run->pipeline != NULL
+               ? tool_trace_pipeline(job->run->pipeline, &job->run->predicted, out, err)
+               : tool_trace_program(job->run->program, job->machine, &job->run->predicted, out,
+                                    err);
+}
+
 static dtp_status show_program(const show_command *c, dtp_strbuf *out, dtp_err *err)
 {
     tool_job job;
     DTP_TRY(tool_job_create(&c->source, 0, NULL, false, &c->ctx, &job, err));
     dtp_status s = DTP_OK;
-    const bool one = strcmp(c->source.stage, "plan") == 0;
-    if (job.run->pipeline != NULL &&
-        (!one || c->source.comm_report || c->source.counters || c->source.show_trace)) {
-        s = DTP_FAIL(err, DTP_UNSUPPORTED,
-                     "of a plan with stages: --stage plan, graph, strategies or pipeline");
-    } else if (c->source.comm_report) {
-        s = tool_print_comm(job.run->program, c->source.json, out, err);
-    } else if (c->source.counters) {
-        s = tool_print_counters(job.run->program, c->source.json, out, err);
-    } else if (c->source.show_trace) {
-        s = tool_print_trace(job.run->graph, &job.run->sharding, job.run->program, out, err);
-    } else if (strcmp(c->source.stage, "program") == 0) {
-        dtp_program_print(job.run->program, out);
-    } else if (strcmp(c->source.stage, "memory") == 0) {
-        tool_print_memory(job.run->program, out);
-    } else if (strcmp(c->source.stage, "schedule") == 0) {
-        s = job.machine != NULL
-                ? tool_trace_program(job.run->program, job.machine, &job.run->predicted, out, err)
-                : DTP_FAIL(err, DTP_INVALID, "--stage schedule needs --machine");
-    } else {
+    const bool report = c->source.comm_report || c->source.counters;
+    if (c->source.show_trace) {
+        s = job.run->pipeline == NULL
+                ? tool_print_trace(job.run->graph, &job.run->sharding, job.run->program, out, err)
+                : DTP_FAIL(err, DTP_UNSUPPORTED, "--trace is of plans without stages");
+    } else if (!report && strcmp(c->source.stage, "schedule") == 0) {
+        s = print_schedule(&job, out, err);
+    } else if (!report && strcmp(c->source.stage, "plan") == 0) {
         if (job.plan != NULL) {
             dtp_plan_print(job.plan, job.run->graph, NULL, out);
             dtp_strbuf_add(out, "\n");
         }
         tool_print_layouts(job.run->graph, &job.run->sharding, out);
+    } else {
+        s = job.run->pipeline != NULL ? print_programs(c, job.run->pipeline, out, err)
+                                      : print_program(c, job.run->program, out, err);
     }
     tool_job_free(&job);
     return s;
