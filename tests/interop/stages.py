@@ -7,6 +7,7 @@ that every table says. Writes its section of docs/results/interop.md.
 Usage: stages.py BIN_DIR   (the interpreter has torch)"""
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -29,7 +30,7 @@ TEXT = BEGIN + """
 `tests/interop/stages.py`: gpt_bytes (batch %d, length %d, %d layers) under `torch.distributed.pipelining`, built by
 `dtp_torch.pipeline`, beside the module in one process, %d steps of AdamW over gloo. The last column is the largest relative
 difference of a loss. PyTorch's `analyze_pipeline_activation_liveness` finds the slots of these plans, and of %d tables of
-2 to 16 stages, 2 to 64 microbatches, 1F1B, 2 and 4 slots, and GPipe.
+2 to 16 stages, some with two chunks each, 2 to 64 microbatches, 1F1B, 2 and 4 slots, and GPipe.
 
 | stages | mesh of a stage | microbatches | schedule, slots | recomputed | loss | difference |
 |---|---|---|---|---|---|---|
@@ -43,7 +44,8 @@ PLANS = {"two": ("x:1", 4, ["--stages", "2"]), "four": ("x:1", 8, ["--stages", "
          "gpipe": ("x:1", 4, ["--stages", "2", "--slots", "gpipe"]),
          "slots": ("x:1", 8, ["--stages", "4", "--slots", "2"]),
          "uneven": ("x:1", 4, ["--stages", "layer:0,3"]), "recomputed": ("x:1", 4, ["--stages", "2", "--remat", "layer"]),
-         "data": ("x:2", 4, ["--stages", "2"])}
+         "data": ("x:2", 4, ["--stages", "2"]), "chunks": ("x:1", 4, ["--stages", "2x2"])}
+NUMBER = re.compile(r"^([01]\.)?(module\.)?")
 
 
 def export(dtplan, here, mesh, microbatches, options, dims=DIMS):
@@ -86,7 +88,7 @@ def train(rank, plan, size, here):
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{here}/ranks", rank=rank, world_size=size)
     stages, parts = plan["torch"]["stages"], plan["mesh"][0][1]
-    n = len(stages["modules"])
+    n = len(stages["table"])
     mesh = init_device_mesh("cpu", (n, parts), mesh_dim_names=("stage", "x"))
     stage, part = rank // parts, rank % parts
     tokens, target = (x.chunk(parts)[part] for x in batch())
@@ -101,7 +103,7 @@ def train(rank, plan, size, here):
         dist.all_reduce(mean)
         losses.append(mean.item() / parts)
     every = [None] * size
-    dist.all_gather_object(every, sorted(name.removeprefix("module.") for name, _ in module.named_parameters()))
+    dist.all_gather_object(every, sorted(NUMBER.sub("", name) for name, _ in module.named_parameters()))
     if rank == 0:
         with open(os.path.join(here, "result.json"), "w", encoding="utf-8") as f:
             json.dump({"losses": losses, "params": every[::parts]}, f)
@@ -112,7 +114,8 @@ def trained(plan, name):
     """A row, when the losses of all ranks are those of one; else None."""
     stages = plan["torch"]["stages"]
     with tempfile.TemporaryDirectory() as here:
-        size = len(stages["modules"]) * plan["mesh"][0][1]
+        n = len(stages["table"])
+        size = n * plan["mesh"][0][1]
         torch.multiprocessing.spawn(train, (plan, size, here), nprocs=size)
         with open(os.path.join(here, "result.json"), encoding="utf-8") as f:
             result = json.load(f)
@@ -120,6 +123,7 @@ def trained(plan, name):
     off = max(abs(a / b - 1) for a, b in zip(result["losses"], want))
     listed = [sorted(p["name"] for p in plan["params"] if any(p["name"].startswith(m + ".") for m in modules))
               for modules in stages["modules"]]
+    listed = [sorted(sum(listed[s::n], [])) for s in range(n)]
     good = off < 2e-6 and want[-1] < want[0] and listed == result["params"]
     print(f"{name:12} {size} ranks, loss {want[0]:.4f} to {want[-1]:.4f}, off by {off:.1e}" + ("" if good else "  FAILED"))
     mesh, schedule = "%s:%d" % tuple(plan["mesh"][0]), stages["schedule"].replace("table", "by slots")
@@ -134,7 +138,8 @@ def slots_agree(plan, name):
     schedule = types.SimpleNamespace(_n_microbatches=stages["microbatches"], pipeline_order=order)
     for rank, row in enumerate(stages["table"]):
         order[rank] = [torch.distributed.pipelining.schedules._Action.from_str(cell) for cell in row.split(",")]
-    found = [analyze_pipeline_activation_liveness(schedule, pp_rank=s, stage_indices=[s], granularity="stage_microbatch").num_slots
+    found = [analyze_pipeline_activation_liveness(schedule, pp_rank=s, stage_indices=list(range(s, len(stages["modules"]), len(order))),
+                                                granularity="stage_microbatch").num_slots
              for s in range(len(order))]
     if found != stages["slots"]:
         print(f"{name}: the plan has {stages['slots']} slots, PyTorch finds {found}")
@@ -156,6 +161,10 @@ def main():
                     plan = export(dtplan, here, "x:1", microbatches, ["--stages", str(n), "--slots", slots], dims)
                     good = slots_agree(plan, f"{n} stages, {microbatches} microbatches, {slots}") and good
                     tables += 1
+                    if n < 16 and slots != "4":
+                        plan = export(dtplan, here, "x:1", microbatches, ["--stages", f"{n}x2", "--slots", slots], dims)
+                        good = slots_agree(plan, f"{n}x2 stages, {microbatches} microbatches, {slots}") and good
+                        tables += 1
     if not good:
         print("FAILED")
         return 1

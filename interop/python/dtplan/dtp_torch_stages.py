@@ -22,7 +22,7 @@ def pipeline(module: nn.Module, mesh: DeviceMesh, plan: Json, example: tuple[Ten
     if stages is None:
         raise InputError("dtp_torch: pipeline: the plan has no stages")
     names = [name for name, _ in plan["mesh"]]
-    wanted, given = ("stage", len(stages["modules"])), list(zip(mesh.mesh_dim_names or (), mesh.shape))
+    wanted, given = ("stage", len(stages["table"])), list(zip(mesh.mesh_dim_names or (), mesh.shape))
     if given[:1] != [wanted] or len(given) != 1 + len(names):
         raise InputError(f"dtp_torch: pipeline: the mesh is {given}, the plan's {[wanted, *map(tuple, plan['mesh'])]}")
     if how["tensor_dims"] or how["fully_shard"] or how["redistribute"]:
@@ -34,19 +34,22 @@ def pipeline(module: nn.Module, mesh: DeviceMesh, plan: Json, example: tuple[Ten
         raise InputError("dtp_torch: pipeline: a stage does not begin with a module of a numbered list")
     pipe = pipelining.pipeline(module, mb_args=example, split_spec=begin)
     rank = mesh["stage"].get_local_rank()
-    part = pipe.get_stage_module(rank)
-    strange = [name for name, _ in part.named_parameters()
-               if not any(name == m or name.startswith(m + ".") for m in stages["modules"][rank])]
-    if strange:
-        raise InputError(f"dtp_torch: pipeline: {strange[0]!r} lies on stage {rank} in the module, and not in the plan")
-    dtp_torch._recompute(part, [name for name in how["checkpoint"] if name in stages["modules"][rank]])
-    stage = pipe.build_stage(rank, next(module.parameters()).device, mesh["stage"].get_group())
-    schedule = _PipelineScheduleRuntime([stage], stages["microbatches"], loss_fn=loss)
+    chunks = range(rank, len(stages["modules"]), len(stages["table"]))  # PyTorch's stages of this rank
+    parts = [pipe.get_stage_module(chunk) for chunk in chunks]
+    for chunk, part in zip(chunks, parts):
+        strange = [name for name, _ in part.named_parameters()
+                   if not any(name == m or name.startswith(m + ".") for m in stages["modules"][chunk])]
+        if strange:
+            raise InputError(f"dtp_torch: pipeline: {strange[0]!r} lies on stage {rank} in the module, and not in the plan")
+        dtp_torch._recompute(part, [name for name in how["checkpoint"] if name in stages["modules"][chunk]])
+    built = [pipe.build_stage(chunk, next(module.parameters()).device, mesh["stage"].get_group()) for chunk in chunks]
+    schedule = _PipelineScheduleRuntime(built, stages["microbatches"], loss_fn=loss)
     with tempfile.TemporaryDirectory() as folder:
         table = os.path.join(folder, "table.csv")
         with open(table, "w", encoding="utf-8") as f:
             f.write("\n".join(stages["table"]) + "\n")
         schedule._load_csv(table)
+    part = parts[0] if len(parts) == 1 else nn.ModuleList(parts)
     if how["data_dims"]:
         schedule.step = _averaged(schedule.step, part, dtp_torch.submesh(mesh, how["data_dims"]).get_group())
     return schedule, part
