@@ -91,7 +91,7 @@ static dtp_status write_slices(const dtp_checkpoint_job *job, const char *dir, i
         room += (size_t)dtp_runner_program(job->runners[k])->n_values;
     }
     dtp_st_entry *entries = calloc(room, sizeof *entries);
-    const dtp_view **views = calloc(room, sizeof *views);
+    const dtp_view **views = calloc(room, sizeof(const dtp_view *));
     dtp_st_writer *w = NULL;
     dtp_status status = DTP_OK;
     if (entries == NULL || views == NULL) {

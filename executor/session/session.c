@@ -242,9 +242,10 @@ static dtp_status open_chunk(dtp_session *s, int32_t k, const dtp_session_option
         k > 0 ? first->chunks[s->pipeline.stage + k * s->pipeline.stages->n] : first;
     const dtp_runner_options runner = {
         .profile = o->profile, .no_graph = o->no_graph, .borrowed_memory = k > 0};
-    DTP_TRY(dtp_runner_create(p, s->backend, s->pipeline.comm, &runner, &s->runners[k], err));
-    if (k > 0) {
-        dtp_runner_set_memory(s->runners[k], dtp_runner_memory(s->runners[0]));
+    dtp_runner **made = &s->runners[k];
+    DTP_TRY(dtp_runner_create(p, s->backend, s->pipeline.comm, &runner, made, err));
+    if (runner.borrowed_memory) {
+        dtp_runner_set_memory(*made, dtp_runner_memory(s->runners[0]));
     }
     /* What a reader of a tensor gets: the resident value, or a value that survives the step. */
     s->tensor_values[k] = malloc(((size_t)p->graph->n_tensors + 1) * sizeof *s->tensor_values[k]);

@@ -46,8 +46,7 @@ typedef struct dtp_session__pipeline {
 } dtp_session__pipeline;
 
 struct dtp_session {
-    int32_t n_chunks; /* programs of this rank: 1, or chunks of its stage */
-    dtp_runner *runners[DTP_MAX_STAGES];
+    dtp_runner *runners[DTP_MAX_STAGES]; /* by chunk of this rank, n_chunks */
     dtp_value_id *tensor_values[DTP_MAX_STAGES];
     const dtp_program *program; /* of the chunk that is entered, as runner and tensor_value */
     dtp_backend *backend;
@@ -57,6 +56,7 @@ struct dtp_session {
     uint64_t seed;
     dtp_runner *runner;
     dtp_feed *feed;
+    int32_t n_chunks;        /* programs of this rank: 1, or chunks of its stage */
     dtp_tensor_id set_input; /* has these values and no feed */
     const void *set_values;  /* NULL: all have feeds */
     dtp_session__pipeline pipeline;
