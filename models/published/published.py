@@ -287,8 +287,7 @@ out. Weak rows: vTrain's state no precision (16 bits are assumed), and its A100 
 steps wait for the host (45 us a kernel under Megatron, which these rows alone tell); over 8-way tensor parallelism with
 several microbatches they still take up to 1.6 times the prediction. Its Megatron has attention with scores in memory,
 which takes 7 times as long as FlashAttention 2.
-NeMo hides collectives of tensor parallelism beside products, which dtplan does not (0.8 s of 3.4). paxml's 5B and
-MaxText's 70B have one set, and no share of products meets both (0.72 and 1.0). Sets of V100 and TPU are borrowed.
+paxml's 5B and MaxText's 70B have one set, and no share of products meets both (0.79 and 1.0). Sets of V100 and TPU are borrowed.
 
 Rows that the sets were fitted on, and rows that are only predicted; of nanotron's those with tensor parallelism inside
 of a host chose one constant of the network, on any number of hosts. Cells are a model on a number of GPUs of one
