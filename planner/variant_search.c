@@ -435,8 +435,9 @@ static dtp_status find_order(const search *s, int32_t **order, dtp_err *err)
 
 /* What is said of a variant that is not planned; NULL: it is. Where the mesh is searched, the
  * first variant is planned on all meshes; after it those whose usual layouts are about as fast. On
- * a named mesh, where memory binds the model as it is, the first of those that are about as fast as
- * its plan, or the fastest where it has none, and then those that are faster than all plans. */
+ * a named mesh, where the model as it is has no plan, the fastest, and then those that are about as
+ * fast as the best plan; where memory binds its plan, the first of those that are about as fast as
+ * that, and then those that are faster than all plans. */
 static const char *passed_over(const search *s, int32_t i)
 {
     const usual *u = &s->usual[i];
@@ -449,7 +450,7 @@ static const char *passed_over(const search *s, int32_t i)
                           : named      ? s->best->plan->predicted.step_time_s
                           : best->fits ? best->seconds
                                        : (double)INFINITY;
-    const double far = named && s->n_solved > 1 ? 0.0 : FAR;
+    const double far = named && s->binds && s->n_solved > 1 ? 0.0 : FAR;
     const bool slow = later && u->fits && u->seconds > (1.0 + far) * most_s;
     if (!ended && !(later && !u->fits) && !slow) {
         return NULL;
