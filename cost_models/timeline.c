@@ -5,7 +5,6 @@
 #include <assert.h>
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 enum { REACH = 16 }; /* instructions before a reduce-scatter that are searched for its product */
 
@@ -136,7 +135,7 @@ static int32_t maker(const dtp_program *p, int32_t start)
         if (is_product(instr)) {
             return i;
         }
-        if (strcmp(instr->op->name, "add") != 0 || instr->n_in != 2) {
+        if (instr->op->linear != DTP_LINEAR_JOINT || instr->n_in != 2) {
             return -1;
         }
         terms[n++] = instr->in[0];

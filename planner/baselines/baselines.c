@@ -13,7 +13,7 @@
 #include "spmd/propagate/propagate.h"
 #include "core/graph/op_rules.h"
 
-/* A usual layout that takes longer than the fastest one by this factor is none that ties with it. */
+/* A usual layout that takes longer than the fastest one by this factor does not tie with it. */
 static const double TIED = 1.01;
 
 /* ---- layout rules ---- */

@@ -243,7 +243,7 @@ static void test_timeline__the_queue_runs_in_order(void **state)
 static double chunked_end(const dtp_target *target, double gather_s, dtp_value_id term)
 {
     dtp_op_def product = {.name = "einsum", .flags = DTP_OP_CONTRACTION}, other = {.name = "norm"},
-               add = {.name = "add"};
+               add = {.name = "add", .linear = DTP_LINEAR_JOINT};
     const dtp_value_id value[] = {0, 1, 2, 3, 4, 5, 6}, both[] = {3, term};
     dtp_instr instrs[] = {
         {.kind = DTP_INSTR_KERNEL, .op = &other, .n_out = 1, .out = &value[0], .time_s = 1.0},
