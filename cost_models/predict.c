@@ -12,6 +12,22 @@
 #include "spmd/lower/fsdp_memory.h"
 #include "spmd/lower/overlap.h"
 
+/* Of a card of the kind cuda, on which programs run. PyTorch says how much a card has (79.1 to 79.2
+ * GiB of an H100's or A100's 80, 39.5 of 40, 31.4 of 32) and what its process has there beside the
+ * allocator's blocks, 0.5 GiB without communicators (pytorch's out-of-memory messages). NCCL has some
+ * 9 MiB per channel and peer (NCCL 2.19: 4 MiB, 4.7 MiB and 0.25 MiB for its three protocols). */
+#define OF_DRIVER 0.012
+#define OF_PROCESS (1024.0 * 1024.0 * 1024.0)
+
+int64_t dtp_memory_limit(const dtp_machine *machine, const dtp_target *target)
+{
+    const double reserve = target->reserve > 0.0 ? target->reserve : 1.0;
+    const double all = (double)machine->memory_bytes;
+    const bool cuda = strcmp(machine->kind, "cuda") == 0;
+    const double free = cuda ? all * (1.0 - OF_DRIVER) - fmin(OF_PROCESS, all / 16.0) : all;
+    return (int64_t)(free / reserve);
+}
+
 static dtp_status predict_memory(const dtp_program *p, dtp_prediction *out, dtp_err *err)
 {
     const double reserved = p->target->reserve * (double)p->peak_bytes;

@@ -8,6 +8,10 @@
 #include "spmd/lower/lower.h"
 #include "spmd/redistribute/redistribute.h"
 
+/* Bytes that the tensors of a plan for the target may take of a device at the peak: its memory less
+ * what driver, context and communicators have there (kind cuda), over the target's reserve. */
+int64_t dtp_memory_limit(const dtp_machine *machine, const dtp_target *target) DTP_MUST_CHECK;
+
 /* Peak memory and collectives of a step, which need no machine; times are 0. DTP_RANGE: the bytes
  * of collectives do not fit. */
 dtp_status dtp_predict_counts(const dtp_program *p, dtp_prediction *out,
@@ -15,7 +19,7 @@ dtp_status dtp_predict_counts(const dtp_program *p, dtp_prediction *out,
 
 /* Sets instr->time_s of the whole program (one run of each) and returns the prediction of a step,
  * in which instructions of microbatches run several times: additive sum, timeline (one compute and
- * one communication resource per rank, overlap only when the machine says so), collective totals,
+ * one or two lanes of communication per rank, overlap only when the machine says so), collective totals,
  * and the program's peak. DTP_RANGE: the sum is beyond the limit of cost_models/price_limit.h, or
  * the bytes of collectives do not fit. */
 dtp_status dtp_predict(const dtp_pricer *pricer, dtp_program *p, dtp_prediction *out,

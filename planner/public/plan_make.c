@@ -3,6 +3,7 @@
 
 #include "core/base/clock.h"
 #include "interop/styles/pin_texts.h"
+#include "cost_models/predict.h"
 #include "planner/plan_pins.h"
 #include "planner/plan_rules.h"
 #include "planner/planning.h"
@@ -98,9 +99,7 @@ static dtp_status make_request(plan_maker *m, dtp_err *err)
     DTP_TRY(dtp_target_find(o->target != NULL ? o->target : "cpu", &r->target, err));
     o->candidates = o->candidates > 0 ? o->candidates : usual.options.candidates;
     o->threads = o->threads > 0 ? o->threads : usual.options.threads;
-    const double reserve = r->target->reserve > 0.0 ? r->target->reserve : 1.0;
-    const int64_t of_device =
-        m->machine != NULL ? (int64_t)((double)m->machine->memory_bytes / reserve) : 0;
+    const int64_t of_device = m->machine != NULL ? dtp_memory_limit(m->machine, r->target) : 0;
     const int64_t limit = o->memory_limit_bytes == 0 ? of_device : o->memory_limit_bytes;
     o->memory_limit_bytes = limit < 0 ? 0 : limit;
     r->variant = &m->variant;

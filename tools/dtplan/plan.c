@@ -15,6 +15,7 @@
 #include "cost_models/job.h"
 #include "cost_models/machine/efficiency.h"
 #include "cost_models/machine/machine_set.h"
+#include "cost_models/predict.h"
 #include "planner/mtf/mtf_layout.h"
 #include "planner/reports/words.h"
 #include "tools/job.h"
@@ -157,12 +158,11 @@ static dtp_status price_elsewhere(const plan_command *c, const dtp_plan *plan,
         s = s == DTP_UNSUPPORTED ? DTP_OK : s;
     }
     if (*is) {
-        const double reserve = target->reserve > 0.0 ? target->reserve : 1.0;
         *out = (dtp_plan_elsewhere){.target = target->name,
                                     .rates = dtp_arena_strdup(plan->arena, machine->provenance_how),
                                     .limit_bytes =
                                         plan->memory_limit_bytes > 0 && c->source.memory == NULL
-                                            ? (int64_t)((double)machine->memory_bytes / reserve)
+                                            ? dtp_memory_limit(machine, target)
                                             : plan->memory_limit_bytes,
                                     .predicted = job->predicted};
         s = DTP_MEMORY(err, out->rates);
