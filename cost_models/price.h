@@ -31,6 +31,14 @@ static inline bool dtp_pricer_overlaps(const dtp_pricer *pricer)
     return pricer->machine->overlap && pricer->target->asynchronous;
 }
 
+/* Whether collectives over the set have the lane of those across hosts (cost_models/timeline.h), and
+ * how many lanes those of the mesh have: 1 or 2. */
+static inline bool dtp_pricer_is_far(const dtp_pricer *pricer, dtp_mesh_set set)
+{
+    return pricer->target->streams && pricer->groups[set].outer > 0;
+}
+int32_t dtp_pricer_lanes(const dtp_pricer *pricer);
+
 /* Seconds that one instruction takes on the slowest rank (rank 0 has the largest shards); without
  * its launch where it is joined. */
 double dtp_price_instr(const dtp_pricer *pricer, const dtp_program *p, const dtp_instr *instr);

@@ -85,6 +85,16 @@ dtp_status dtp_pricer_init(const dtp_machine *machine, const dtp_mesh *mesh,
     return DTP_OK;
 }
 
+int32_t dtp_pricer_lanes(const dtp_pricer *pricer)
+{
+    bool near = false, far = false;
+    for (dtp_mesh_set set = 1; set < 1U << pricer->mesh.n_dims; set++) {
+        near = near || pricer->groups[set].outer == 0;
+        far = far || dtp_pricer_is_far(pricer, set);
+    }
+    return near && far ? 2 : 1;
+}
+
 double dtp_coll_full_bytes(dtp_coll_kind kind, int64_t count, dtp_dtype dtype, int32_t ranks)
 {
     double bytes = (double)count * (double)dtp_dtype_bytes(dtype);

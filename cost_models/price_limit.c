@@ -49,6 +49,7 @@ dtp_status dtp_price_instr_ps(const dtp_pricer *pricer, const dtp_program *p, dt
                               dtp_dearest *dearest, int64_t *ps, dtp_err *err)
 {
     const double time_s = instr->time_s = dtp_price_instr(pricer, p, instr);
+    instr->far = instr->kind == DTP_INSTR_START && dtp_pricer_is_far(pricer, instr->coll.set);
     if (!(time_s <= dearest->time_s)) {
         blame b = {.pricer = pricer, .p = p, .instr = instr, .out = dearest};
         *dearest = (dtp_dearest){.time_s = time_s, .what = dtp_instr_name(instr)};

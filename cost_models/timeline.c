@@ -1,41 +1,45 @@
-/* Simulated schedule of one rank with two resources, compute (kernels and copies) and
- * communication (collectives), each one at a time in program order. */
+/* Simulated schedule of one rank with queues of compute (kernels and copies) and communication
+ * (collectives), each one task at a time in program order. */
 #include "cost_models/timeline.h"
 
 #include <assert.h>
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum { REACH = 16 }; /* instructions before a reduce-scatter that are searched for its product */
 
-/* First unfinished task of a resource and the time it still needs at full speed. */
+/* First unfinished task of a queue and the time it still needs at full speed. */
 typedef struct queue {
-    bool comm;
     int32_t at;    /* index of that task, n = none left */
-    int32_t ended; /* tasks of this resource that have ended */
+    int32_t ended; /* tasks of this queue that have ended */
     bool running;
     double left_s;
 } queue;
 
-static void next_task(queue *q, int32_t from, int32_t n, const dtp_schedule_task *tasks)
+static void next_task(queue *q, dtp_lane which, int32_t from, int32_t n,
+                      const dtp_schedule_task *tasks)
 {
     q->at = from;
-    while (q->at < n && tasks[q->at].comm != q->comm) {
+    while (q->at < n && tasks[q->at].lane != which) {
         q->at++;
     }
     q->running = false;
 }
 
 /* Whether what the next task needs has ended; it may still have to be issued. */
-static bool is_ready(const queue *q, const queue queues[2], int32_t n,
+static bool is_ready(const queue *q, const queue queues[DTP_N_LANES], int32_t n,
                      const dtp_schedule_task *tasks)
 {
-    return q->at < n && tasks[q->at].need[0] <= queues[0].ended &&
-           tasks[q->at].need[1] <= queues[1].ended;
+    bool ready = q->at < n;
+    for (int k = 0; k < DTP_N_LANES && ready; k++) {
+        ready = tasks[q->at].need[k] <= queues[k].ended;
+    }
+    return ready;
 }
 
-static void start_if_ready(queue *q, const queue queues[2], int32_t n, dtp_schedule_task *tasks,
-                           double now_s)
+static void start_if_ready(queue *q, const queue queues[DTP_N_LANES], int32_t n,
+                           dtp_schedule_task *tasks, double now_s)
 {
     if (!q->running && is_ready(q, queues, n, tasks) && tasks[q->at].issued_s <= now_s) {
         q->running = true;
@@ -45,49 +49,71 @@ static void start_if_ready(queue *q, const queue queues[2], int32_t n, dtp_sched
 }
 
 /* Seconds until a queue that does not run gets a task that is ready, INFINITY = none is. */
-static double until_issued(const queue *q, const queue queues[2], int32_t n,
+static double until_issued(const queue *q, const queue queues[DTP_N_LANES], int32_t n,
                            const dtp_schedule_task *tasks, double now_s)
 {
     return !q->running && is_ready(q, queues, n, tasks) ? tasks[q->at].issued_s - now_s
                                                         : (double)INFINITY;
 }
 
+/* The running collective that compute waits for: one that its next task needs, else any. */
+static int32_t awaited(const queue q[DTP_N_LANES], int32_t n, const dtp_schedule_task *tasks)
+{
+    const queue *compute = &q[DTP_LANE_COMPUTE];
+    int32_t at = -1;
+    for (int k = DTP_N_LANES - 1; k > DTP_LANE_COMPUTE; k--) {
+        const bool needed = compute->at < n && tasks[compute->at].need[k] > q[k].ended;
+        at = q[k].running && (at < 0 || needed) ? q[k].at : at;
+    }
+    return at;
+}
+
 dtp_schedule_result dtp_schedule_run(int32_t n, dtp_schedule_task *tasks, dtp_slowdown slowdown)
 {
     dtp_schedule_result r = {0};
-    queue q[2] = {{.comm = false}, {.comm = true}};
-    next_task(&q[0], 0, n, tasks);
-    next_task(&q[1], 0, n, tasks);
+    queue q[DTP_N_LANES] = {0};
+    bool left = false;
+    for (int k = 0; k < DTP_N_LANES; k++) {
+        next_task(&q[k], (dtp_lane)k, 0, n, tasks);
+        left = left || q[k].at < n;
+    }
     for (int32_t i = 0; i < n; i++) {
         tasks[i].exposed_s = 0.0;
     }
-    while (q[0].at < n || q[1].at < n) {
-        start_if_ready(&q[0], q, n, tasks, r.end_s);
-        start_if_ready(&q[1], q, n, tasks, r.end_s);
-        const double issued[2] = {until_issued(&q[0], q, n, tasks, r.end_s),
-                                  until_issued(&q[1], q, n, tasks, r.end_s)};
-        const bool both = q[0].running && q[1].running;
-        const double factor[2] = {both ? slowdown.compute : 1.0, both ? slowdown.comm : 1.0};
-        const double ends[2] = {q[0].running ? q[0].left_s * factor[0] : (double)INFINITY,
-                                q[1].running ? q[1].left_s * factor[1] : (double)INFINITY};
-        const double wall = fmin(fmin(ends[0], ends[1]), fmin(issued[0], issued[1]));
-        assert(wall < (double)INFINITY);
-        const bool host = !q[0].running && (isfinite(issued[0]) || !q[1].running);
-        r.end_s += wall;
-        r.overlapped_s += both ? wall : 0.0;
-        r.host_s += host ? wall : 0.0;
-        if (!q[0].running && !host) {
-            r.exposed_comm_s += wall;
-            tasks[q[1].at].exposed_s += wall;
+    while (left) {
+        double issued_s[DTP_N_LANES], ends_s[DTP_N_LANES], wall_s = (double)INFINITY;
+        for (int k = 0; k < DTP_N_LANES; k++) {
+            start_if_ready(&q[k], q, n, tasks, r.end_s);
         }
-        for (int i = 0; i < 2; i++) {
-            if (q[i].running && !(ends[i] > wall)) {
-                q[i].ended++;
-                tasks[q[i].at].end_s = r.end_s;
-                next_task(&q[i], q[i].at + 1, n, tasks);
-            } else if (q[i].running) {
-                q[i].left_s -= wall / factor[i];
+        const bool computes = q[DTP_LANE_COMPUTE].running;
+        const bool sends = q[DTP_LANE_COMM].running || q[DTP_LANE_FAR].running;
+        const double slower = computes && sends ? slowdown.comm : 1.0;
+        const double factor[DTP_N_LANES] = {computes && sends ? slowdown.compute : 1.0, slower,
+                                            slower};
+        for (int k = 0; k < DTP_N_LANES; k++) {
+            issued_s[k] = until_issued(&q[k], q, n, tasks, r.end_s);
+            ends_s[k] = q[k].running ? q[k].left_s * factor[k] : (double)INFINITY;
+            wall_s = fmin(wall_s, fmin(issued_s[k], ends_s[k]));
+        }
+        assert(wall_s < (double)INFINITY);
+        const bool host = !computes && (isfinite(issued_s[DTP_LANE_COMPUTE]) || !sends);
+        r.end_s += wall_s;
+        r.overlapped_s += computes && sends ? wall_s : 0.0;
+        r.host_s += host ? wall_s : 0.0;
+        if (!computes && !host) {
+            r.exposed_comm_s += wall_s;
+            tasks[awaited(q, n, tasks)].exposed_s += wall_s;
+        }
+        left = false;
+        for (int k = 0; k < DTP_N_LANES; k++) {
+            if (q[k].running && !(ends_s[k] > wall_s)) {
+                q[k].ended++;
+                tasks[q[k].at].end_s = r.end_s;
+                next_task(&q[k], (dtp_lane)k, q[k].at + 1, n, tasks);
+            } else if (q[k].running) {
+                q[k].left_s -= wall_s / factor[k];
             }
+            left = left || q[k].at < n;
         }
     }
     return r;
@@ -177,9 +203,9 @@ typedef struct task_list {
     const dtp_program *p;
     double host_s, issued_s;
     dtp_schedule_task *next;
-    int32_t *started; /* by START: its number */
-    int32_t count[2], waited;
-    int32_t rest; /* the last chunk that compute waits for after its next task */
+    int32_t *started; /* by START: its number in its queue */
+    int32_t count[DTP_N_LANES], waited[DTP_N_LANES];
+    int32_t rest[DTP_N_LANES]; /* the last chunk that compute waits for after its next task */
 } task_list;
 
 static bool begin_tasks(task_list *l, const dtp_program *p, double host_s, dtp_schedule_task *tasks)
@@ -189,14 +215,23 @@ static bool begin_tasks(task_list *l, const dtp_program *p, double host_s, dtp_s
     return l->started != NULL;
 }
 
+static dtp_lane lane_of(const dtp_instr *instr)
+{
+    return instr->kind != DTP_INSTR_START ? DTP_LANE_COMPUTE
+           : instr->far                   ? DTP_LANE_FAR
+                                          : DTP_LANE_COMM;
+}
+
 /* Compute waits for a collective; for the first chunk of a gather, and behind the product for all
  * of it. */
 static void add_wait(task_list *l, int32_t start)
 {
     const bool part = l->p->instrs[start].coll.kind == DTP_ALL_GATHER && chunked(l->p, start) >= 0;
     const int32_t until = l->started[start] - (part ? 1 : 0);
-    l->waited = l->waited > until ? l->waited : until;
-    l->rest = part && l->started[start] > l->rest ? l->started[start] : l->rest;
+    int32_t *waited = &l->waited[lane_of(&l->p->instrs[start])];
+    int32_t *rest = &l->rest[lane_of(&l->p->instrs[start])];
+    *waited = *waited > until ? *waited : until;
+    *rest = part && l->started[start] > *rest ? l->started[start] : *rest;
 }
 
 /* Two tasks: of a gather the first chunk, then the others; of a reduce-scatter all but the last
@@ -211,16 +246,16 @@ static void add_chunks(task_list *l, int32_t start)
     const int32_t before = sum || after == 0 ? after : after - 1;
     const double first_s = instr->time_s * (gathers ? share : 1.0 - share);
     for (int32_t k = 0; k < 2; k++) {
-        *l->next = (dtp_schedule_task){.comm = true,
+        *l->next = (dtp_schedule_task){.lane = lane_of(instr),
                                        .rest = k == 1,
                                        .instr = start,
                                        .time_s = k == 0 ? first_s : instr->time_s - first_s,
                                        .issued_s = l->issued_s};
-        l->next->need[0] = gathers || k == 1 ? l->count[0] : before;
+        l->next->need[DTP_LANE_COMPUTE] = gathers || k == 1 ? l->count[DTP_LANE_COMPUTE] : before;
         l->next++;
     }
-    l->count[1] += 2;
-    l->started[start] = l->count[1];
+    l->count[lane_of(instr)] += 2;
+    l->started[start] = l->count[lane_of(instr)];
 }
 
 /* What instructions from..to - 1 run in microbatch j. */
@@ -235,19 +270,23 @@ static void add_tasks(task_list *l, int32_t from, int32_t to, int32_t j)
             add_wait(l, instr->pair);
             continue;
         }
-        const bool comm = instr->kind == DTP_INSTR_START;
+        const dtp_lane lane = lane_of(instr);
         l->issued_s += instr->joined ? 0.0 : l->host_s;
-        if (comm && chunked(l->p, i) >= 0) {
+        if (lane != DTP_LANE_COMPUTE && chunked(l->p, i) >= 0) {
             add_chunks(l, i);
             continue;
         }
         *l->next = (dtp_schedule_task){
-            .comm = comm, .instr = i, .time_s = instr->time_s, .issued_s = l->issued_s};
-        /* Compute goes on after the WAITs before it, a collective runs after its START. */
-        l->next->need[comm ? 0 : 1] = comm ? l->count[0] : l->waited;
+            .lane = lane, .instr = i, .time_s = instr->time_s, .issued_s = l->issued_s};
+        l->started[i] = ++l->count[lane];
+        if (lane != DTP_LANE_COMPUTE) { /* a collective runs after its START */
+            l->next->need[DTP_LANE_COMPUTE] = l->count[DTP_LANE_COMPUTE];
+        }
+        for (int k = DTP_LANE_COMM; k < DTP_N_LANES && lane == DTP_LANE_COMPUTE; k++) {
+            l->next->need[k] = l->waited[k]; /* compute goes on after the WAITs before it */
+            l->waited[k] = l->rest[k] > l->waited[k] ? l->rest[k] : l->waited[k];
+        }
         l->next++;
-        l->started[i] = ++l->count[comm];
-        l->waited = !comm && l->rest > l->waited ? l->rest : l->waited;
     }
 }
 
@@ -267,11 +306,10 @@ bool dtp_schedule_tasks(const dtp_program *p, double host_s, dtp_schedule_task *
 /* Every task needs all before it. */
 static void one_at_a_time(int64_t n, dtp_schedule_task *tasks)
 {
-    int32_t count[2] = {0, 0};
+    int32_t count[DTP_N_LANES] = {0};
     for (int64_t t = 0; t < n; t++) {
-        tasks[t].need[0] = count[0];
-        tasks[t].need[1] = count[1];
-        count[tasks[t].comm ? 1 : 0]++;
+        memcpy(tasks[t].need, count, sizeof count);
+        count[tasks[t].lane]++;
     }
 }
 

@@ -1,10 +1,11 @@
-/* Simulated schedule of one rank with two resources, compute (kernels and copies) and communication
- * (collectives), each one at a time in program order.
+/* Simulated schedule of one rank with queues, compute (kernels and copies) and communication
+ * (collectives), each one task at a time in program order. Collectives have one queue, or two where
+ * the target has streams: one of groups inside of a host, one of groups across hosts.
  *
  * Compute reaches a START: from then on the collective runs once those before it have ended.
  * Compute reaches a WAIT: it stops until the collective has ended. Nothing else binds the two, so
  * that the memory plan, which goes by the places of START and WAIT, holds at any speed. While both
- * resources are busy, each is slower by its factor. The host issues all tasks, one after the other,
+ * compute and communication are busy, each is slower by its factor. The host issues all tasks, one after the other,
  * and never waits for them: a task begins once it is issued.
  */
 #ifndef DTP_COST_MODELS_TIMELINE_H
@@ -13,15 +14,15 @@
 #include "cost_models/machine/machine.h"
 #include "spmd/program/program.h"
 
+typedef enum dtp_lane { DTP_LANE_COMPUTE, DTP_LANE_COMM, DTP_LANE_FAR, DTP_N_LANES } dtp_lane;
+
 typedef struct dtp_schedule_task {
-    bool comm; /* on the communication resource */
+    dtp_lane lane;
     bool rest; /* what is left of the collective of the task before it */
     int32_t instr;
     double time_s;
-    double issued_s; /* the host has issued it, counted from the begin of the step */
-    /* Tasks of [0] the compute and [1] the communication resource, counted in order, that must have
-     * ended. */
-    int32_t need[2];
+    double issued_s;           /* the host has issued it, counted from the begin of the step */
+    int32_t need[DTP_N_LANES]; /* so many tasks of each queue, in order, must have ended */
     /* results: */
     double begin_s, end_s;
     double exposed_s; /* how long it is communication and compute does not run */

@@ -327,7 +327,7 @@ static void add_task(tool_trace *t, const dtp_schedule_task *task, int32_t micro
     if (host_s > 0 && !t->program->instrs[task->instr].joined) {
         tool_trace_slice(t, &slice);
     }
-    slice.queue = task->comm ? TOOL_COMMUNICATION : TOOL_COMPUTE;
+    slice.queue = task->lane != DTP_LANE_COMPUTE ? TOOL_COMMUNICATION : TOOL_COMPUTE;
     slice.begin_s = task->begin_s;
     slice.end_s = task->end_s;
     slice.exposed_s = task->exposed_s;
@@ -353,7 +353,7 @@ static const dtp_schedule_task *add_tasks(tool_trace *t, const dtp_schedule_task
         }
         add_task(t, task, j, host_s);
         ended_s[i] = task->end_s;
-        *now_s = task->comm ? *now_s : task->end_s;
+        *now_s = task->lane != DTP_LANE_COMPUTE ? *now_s : task->end_s;
         task++;
     }
     return task;

@@ -25,6 +25,7 @@ typedef struct bound_search {
     bool *vanishes;   /* by variable: its kernels and what they send may vanish */
     bool *free;       /* by edge: its redistributions may */
     double hidden[2]; /* shares of [0] what is sent, [1] kernels in the two sums */
+    double sent;      /* share of the collectives that one lane has at least */
     int32_t n_solves;
 } bound_search;
 
@@ -73,7 +74,7 @@ static dtp_status find_savings(bound_search *b, dtp_arena *arena, dtp_err *err)
 static line weights(const bound_search *b, double w)
 {
     return (line){.kernels_ps = w + (1.0 - w) * b->hidden[1],
-                  .sent_ps = 1.0 - w + w * b->hidden[0]};
+                  .sent_ps = b->sent * (1.0 - w + w * b->hidden[0])};
 }
 
 static dtp_status weigh(bound_search *b, double w, dtp_err *err)
@@ -183,6 +184,7 @@ static dtp_status find(const dtp_tensor_problem *p, const dtp_solve_options *opt
 {
     const dtp_slowdown slower = p->pricer->machine->slowdown;
     bound_search b = {.problem = p,
+                      .sent = dtp_pricer_lanes(p->pricer) > 1 ? 0.5 : 1.0,
                       .hidden = {fmin(1.0, slower.comm * (1.0 - 1.0 / slower.compute)),
                                  fmin(1.0, slower.compute * (1.0 - 1.0 / slower.comm))}};
     double ps = 0.0;

@@ -176,6 +176,8 @@ typedef struct dtp_instr {
     /* COPY */
     dtp_copy move;
     double time_s; /* predicted; filled by cost_models, 0 before. START: of the collective */
+    bool far;      /* START: it has a queue beside that of collectives inside of a host
+                      (dtp_target.streams); filled likewise */
 } dtp_instr;
 
 /* The name of its op, collective or copy, "wait". Borrowed. */

@@ -41,6 +41,8 @@ typedef struct dtp_target {
     bool margins;    /* margins of operands that an op reads by windows can be sent; else no plan is
                         found that would */
     bool asynchronous;  /* collectives go on beside kernels, where the machine overlaps them */
+    bool streams;       /* collectives of groups inside of a host and of groups across hosts go on
+                           beside each other: a framework's groups have streams of their own */
     uint32_t fuse;      /* set of DTP_FUSE_* */
     int32_t join;       /* so many updates of parameters that stand one after the other run in one
                           launch (spmd/lower/passes/join.c); 0: each in its own */

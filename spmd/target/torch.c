@@ -62,8 +62,8 @@ static const char *const torch_backends[] = {NULL};
 /* Of both targets, before what each fuses. */
 #define OF_TORCH                                                                                   \
     .runtime = "torch", .precision = "bf16", .backends = torch_backends, .floats = FLOATS,         \
-    .join = UPDATES, .asynchronous = true, .reserve = RESERVE, .direct = true, .tf32 = true,       \
-    .fp8 = true
+    .join = UPDATES, .asynchronous = true, .streams = true, .reserve = RESERVE, .direct = true,    \
+    .tf32 = true, .fp8 = true
 
 const dtp_target dtp_target_torch = {OF_TORCH, .name = "torch", .ops = torch_ops, .fsdp = true,
                                      .fuse = DTP_FUSE_BIAS};

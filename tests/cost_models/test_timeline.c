@@ -29,32 +29,50 @@ static int random_tasks(uint64_t *random, dtp_schedule_task *tasks, bool edge[MA
 {
     int n = 1 + (int)draw(random, MAX_TASKS);
     memset(edge, 0, sizeof(bool) * MAX_TASKS * MAX_TASKS);
-    int32_t count[2] = {0, 0};
+    int32_t count[DTP_N_LANES] = {0};
     for (int i = 0; i < n; i++) {
-        tasks[i] = (dtp_schedule_task){.comm = draw(random, 3) == 0, .time_s = draw(random, 10)};
-        for (int r = 0; r < 2; r++) {
+        const uint32_t lane = draw(random, 6);
+        tasks[i] =
+            (dtp_schedule_task){.lane = lane < DTP_N_LANES ? (dtp_lane)lane : DTP_LANE_COMPUTE,
+                                .time_s = draw(random, 10)};
+        for (int r = 0; r < DTP_N_LANES; r++) {
             tasks[i].need[r] = (int32_t)draw(random, (uint32_t)count[r] + 1);
         }
-        int32_t seen[2] = {0, 0};
+        int32_t seen[DTP_N_LANES] = {0};
         for (int j = 0; j < i; j++) {
-            int r = tasks[j].comm ? 1 : 0;
-            edge[i][j] = ++seen[r] <= tasks[i].need[r] || tasks[j].comm == tasks[i].comm;
+            const dtp_lane r = tasks[j].lane;
+            edge[i][j] = ++seen[r] <= tasks[i].need[r] || r == tasks[i].lane;
         }
-        count[tasks[i].comm ? 1 : 0]++;
+        count[tasks[i].lane]++;
     }
     return n;
 }
 
-/* How much of task i is communication while no compute task runs. Compute tasks do not overlap each
- * other. */
-static double exposed_part(int n, const dtp_schedule_task *tasks, const double *end, int i)
+static bool is_comm(const dtp_schedule_task *task)
 {
-    double part = tasks[i].comm ? tasks[i].time_s : 0.0;
-    for (int j = 0; j < n && tasks[i].comm; j++) {
-        const double from = fmax(end[i] - tasks[i].time_s, end[j] - tasks[j].time_s);
-        part -= tasks[j].comm ? 0.0 : fmax(fmin(end[i], end[j]) - from, 0.0);
+    return task->lane != DTP_LANE_COMPUTE;
+}
+
+/* Whether task i runs in the second that begins at `second`; times are whole seconds. */
+static bool runs(const dtp_schedule_task *tasks, const double *end, int i, int second)
+{
+    return end[i] - tasks[i].time_s < second + 0.5 && second + 0.5 < end[i];
+}
+
+/* Seconds in which the collective runs and no compute task does: those in which it is the only one
+ * to run, and all of them. */
+static void exposed_seconds(int n, const dtp_schedule_task *tasks, const double *end, int i,
+                            double range[2])
+{
+    range[0] = range[1] = 0.0;
+    for (int second = (int)(end[i] - tasks[i].time_s); second < (int)end[i]; second++) {
+        int others[2] = {0, 0};
+        for (int j = 0; j < n; j++) {
+            others[is_comm(&tasks[j])] += j != i && runs(tasks, end, j, second);
+        }
+        range[0] += others[0] == 0 && others[1] == 0;
+        range[1] += others[0] == 0;
     }
-    return part;
 }
 
 static double sum_of(int n, const dtp_schedule_task *tasks)
@@ -75,13 +93,17 @@ static void check_exposed(int n, const dtp_schedule_task *tasks, const double *e
     run[n].exposed_s = -1.0;
     dtp_schedule_result r = dtp_schedule_run(n, run, FULL_SPEED);
     for (int i = 0; i < n; i++) {
-        assert_true(fabs(run[i].exposed_s - exposed_part(n, tasks, end, i)) < 1e-9);
+        double range[2] = {0.0, 0.0};
+        if (is_comm(&tasks[i])) {
+            exposed_seconds(n, tasks, end, i, range);
+        }
+        assert_true(run[i].exposed_s > range[0] - 1e-9 && run[i].exposed_s < range[1] + 1e-9);
     }
     assert_true(fabs(sum_of(n, run) - r.exposed_comm_s) < 1e-9);
     r = dtp_schedule_run(n, run, SLOWER);
     assert_true(fabs(sum_of(n, run) - r.exposed_comm_s) < 1e-9);
     for (int i = 0; i < n; i++) {
-        assert_true(run[i].exposed_s <= (tasks[i].comm ? tasks[i].time_s + 1e-9 : 0.0));
+        assert_true(run[i].exposed_s <= (is_comm(&tasks[i]) ? tasks[i].time_s + 1e-9 : 0.0));
     }
     assert_true(run[n].exposed_s < 0.0);
 }
@@ -95,6 +117,20 @@ static void check_ends(int n, const dtp_schedule_task *tasks, const double *end)
     }
 }
 
+/* Seconds in which a compute task and a collective run. */
+static double beside_compute(int n, const dtp_schedule_task *tasks, const double *end)
+{
+    double sum = 0.0;
+    for (int second = 0; second < 10 * n; second++) {
+        bool any[2] = {false, false};
+        for (int i = 0; i < n; i++) {
+            any[is_comm(&tasks[i])] = any[is_comm(&tasks[i])] || runs(tasks, end, i, second);
+        }
+        sum += any[0] && any[1];
+    }
+    return sum;
+}
+
 /* Without slow-down the end is the longest path. */
 static void test_timeline__is_the_longest_path(void **state)
 {
@@ -104,7 +140,7 @@ static void test_timeline__is_the_longest_path(void **state)
     for (int round = 0; round < 500; round++) {
         static bool edge[MAX_TASKS][MAX_TASKS];
         dtp_schedule_task tasks[MAX_TASKS];
-        double end[MAX_TASKS], last = 0.0, compute = 0.0, total = 0.0;
+        double end[MAX_TASKS], last = 0.0, compute = 0.0;
         int n = random_tasks(&random, tasks, edge);
         for (int i = 0; i < n; i++) {
             end[i] = 0.0;
@@ -113,13 +149,12 @@ static void test_timeline__is_the_longest_path(void **state)
             }
             end[i] += tasks[i].time_s;
             last = fmax(last, end[i]);
-            total += tasks[i].time_s;
-            compute += tasks[i].comm ? 0.0 : tasks[i].time_s;
+            compute += is_comm(&tasks[i]) ? 0.0 : tasks[i].time_s;
         }
         dtp_schedule_result r = dtp_schedule_run(n, tasks, FULL_SPEED);
         assert_true(fabs(r.end_s - last) < 1e-9);
         assert_true(fabs(r.exposed_comm_s - (last - compute)) < 1e-9);
-        assert_true(fabs(r.overlapped_s - (total - last)) < 1e-9);
+        assert_true(fabs(r.overlapped_s - beside_compute(n, tasks, end)) < 1e-9);
         check_ends(n, tasks, end);
         dtp_schedule_result slow = dtp_schedule_run(n, tasks, SLOWER);
         assert_true(slow.end_s >= r.end_s - 1e-9);
@@ -148,7 +183,7 @@ static void test_timeline__the_host_issues_before_anything_runs(void **state)
             }
             end[i] += tasks[i].time_s;
             last = fmax(last, end[i]);
-            compute += tasks[i].comm ? 0.0 : tasks[i].time_s;
+            compute += is_comm(&tasks[i]) ? 0.0 : tasks[i].time_s;
         }
         const dtp_schedule_result r = dtp_schedule_run(n, tasks, FULL_SPEED);
         assert_true(fabs(r.end_s - last) < 1e-9);
@@ -163,7 +198,8 @@ static void test_timeline__the_host_issues_before_anything_runs(void **state)
 static void test_timeline__slows_both_while_they_overlap(void **state)
 {
     (void)state;
-    dtp_schedule_task tasks[] = {{.comm = false, .time_s = 4.0}, {.comm = true, .time_s = 2.0}};
+    dtp_schedule_task tasks[] = {{.lane = DTP_LANE_COMPUTE, .time_s = 4.0},
+                                 {.lane = DTP_LANE_COMM, .time_s = 2.0}};
     dtp_schedule_result r = dtp_schedule_run(2, tasks, (dtp_slowdown){2.0, 2.0});
     assert_true(fabs(r.end_s - 6.0) < 1e-12);
     assert_true(fabs(r.overlapped_s - 4.0) < 1e-12);
@@ -178,6 +214,23 @@ static void test_timeline__slows_both_while_they_overlap(void **state)
     /* 2 s for the collective, in which half of 4 s is computed at half the speed: 3 s are left. */
     r = dtp_schedule_run(2, tasks, (dtp_slowdown){2.0, 1.0});
     assert_true(fabs(r.end_s - 5.0) < 1e-12);
+    assert_true(fabs(r.overlapped_s - 2.0) < 1e-12);
+}
+
+/* Collectives inside of a host and across hosts go on beside each other; what compute waits for is
+ * exposed, not what runs beside it. */
+static void test_timeline__lanes_go_on_beside_each_other(void **state)
+{
+    (void)state;
+    dtp_schedule_task tasks[] = {{.lane = DTP_LANE_FAR, .time_s = 8.0},
+                                 {.lane = DTP_LANE_COMM, .time_s = 3.0},
+                                 {.lane = DTP_LANE_COMPUTE, .time_s = 2.0, .need = {0, 1, 0}},
+                                 {.lane = DTP_LANE_COMPUTE, .time_s = 1.0, .need = {0, 1, 1}}};
+    const dtp_schedule_result r = dtp_schedule_run(4, tasks, FULL_SPEED);
+    assert_true(fabs(r.end_s - 9.0) < 1e-12);
+    assert_true(fabs(tasks[1].exposed_s - 3.0) < 1e-12);
+    assert_true(fabs(tasks[0].exposed_s - 3.0) < 1e-12);
+    assert_true(fabs(r.exposed_comm_s - 6.0) < 1e-12);
     assert_true(fabs(r.overlapped_s - 2.0) < 1e-12);
 }
 
@@ -380,6 +433,7 @@ int main(void)
         cmocka_unit_test(test_timeline__is_the_longest_path),
         cmocka_unit_test(test_timeline__the_host_issues_before_anything_runs),
         cmocka_unit_test(test_timeline__slows_both_while_they_overlap),
+        cmocka_unit_test(test_timeline__lanes_go_on_beside_each_other),
         cmocka_unit_test(test_timeline__compute_stops_at_waits_alone),
         cmocka_unit_test(test_timeline__the_queue_runs_in_order),
         cmocka_unit_test(test_timeline__chunks_run_beside_products),

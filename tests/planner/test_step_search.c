@@ -89,8 +89,9 @@ static void enumerate(enumeration *e, int32_t v)
  * the plan's certificate over the least step, never above 1. */
 static double compare(uint64_t seed, double *bound)
 {
-    char *text = NULL, machine[640];
+    char *text = NULL, machine[720];
     uint64_t draw = seed;
+    const bool hosts = seed % 8 == 0; /* two lanes of collectives */
     dtp_graph *g = random_graph(seed, &text);
     assert_non_null(g);
     dtp_graph_destroy(g);
@@ -99,15 +100,16 @@ static double compare(uint64_t seed, double *bound)
         "{\"format\": \"dtp.machine/1\", \"name\": \"m\", \"provenance\": {\"how\": "
         "\"datasheet\"}, \"device\": {\"kind\": \"cuda\", \"memory_bytes\": "
         "1000000000, \"mem_bw_Bps\": 1e%d, \"launch_s\": 1e-7, \"flops\": {\"f32\": 1e%d}, "
-        "\"overlap\": true}, \"levels\": [{\"name\": \"l\", \"size\": 4, \"latency_s\": 1e-%d, "
-        "\"bw_Bps\": 1e%d}]}",
-        7 + random_below(&draw, 3), 6 + random_below(&draw, 4), 6 + random_below(&draw, 3),
-        6 + random_below(&draw, 4));
+        "\"overlap\": true}, \"levels\": [{\"name\": \"l\", \"size\": %d, \"latency_s\": 1e-%d, "
+        "\"bw_Bps\": 1e%d}%s]}",
+        7 + random_below(&draw, 3), 6 + random_below(&draw, 4), hosts ? 2 : 4,
+        6 + random_below(&draw, 3), 6 + random_below(&draw, 4),
+        hosts ? ", {\"name\": \"h\", \"size\": 2, \"latency_s\": 1e-7, \"bw_Bps\": 1e8}" : "");
     const tensor_case c = {.model = text,
                            .mesh = seed % 4 == 0 ? "x:2;y:2" : "x:4",
                            .dims = "",
                            .machine = machine,
-                           .target = &dtp_target_cuda};
+                           .target = hosts ? &dtp_target_torch : &dtp_target_cuda};
     tensor_fixture f;
     dtp_tensor_options options = dtp_tensor_options_init();
     double ratio = 0.0;

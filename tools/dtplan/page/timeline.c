@@ -61,10 +61,10 @@ dtp_status page_schedule_make(const page_input *in, dtp_arena *arena, page_sched
             s->end_s = now_s = fmax(now_s, ended_s[instr->pair]);
             continue;
         }
-        s->lane = task->comm ? PAGE_COMMUNICATION : PAGE_COMPUTE;
+        s->lane = task->lane != DTP_LANE_COMPUTE ? PAGE_COMMUNICATION : PAGE_COMPUTE;
         s->begin_s = task->begin_s;
         s->end_s = ended_s[i] = task->end_s;
-        now_s = task->comm ? now_s : task->end_s;
+        now_s = task->lane != DTP_LANE_COMPUTE ? now_s : task->end_s;
         task++;
     }
     out->end_s = result.end_s;
