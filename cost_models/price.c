@@ -109,34 +109,26 @@ double dtp_price_work(const dtp_machine *machine, const dtp_op_def *op, dtp_arit
     }
 }
 
-/* Work of a kernel and what it computes in. Where target and machine have products in 8 bits, they
- * read a byte for each element of a quantized operand, and a quantization writes one. A target that
- * fuses elementwise functions takes the amax where its operand is made. */
+/* Work of a kernel and what it computes in: a product of quantized operands in 8 bits where the
+ * machine has such products, else in bf16. A target that fuses elementwise functions takes the amax
+ * where its operand is made. */
 static dtp_arithmetic work_of(const dtp_machine *m, const dtp_program *p, const dtp_instr *instr,
                               const dtp_op_call *call, dtp_work *work)
 {
-    const dtp_graph *g = p->graph;
+    const dtp_dtype dtype = dtp_call_dtype(call);
     dtp_target_work(p->target, call, work);
     const bool product = work->cls == DTP_WORK_GEMM;
-    const dtp_arithmetic plain = dtp_product_arithmetic(dtp_call_dtype(call), g->tf32 && product);
-    if (!p->target->fp8 || !(m->flops[DTP_FP8] > 0.0) || instr->node < 0) {
-        return plain;
-    }
-    const dtp_node *node = &g->nodes[instr->node];
-    if ((instr->op->flags & DTP_OP_SCALE) != 0 && (p->target->fuse & DTP_FUSE_ELEMENTWISE) != 0) {
+    if (p->target->fp8 && m->flops[DTP_FP8] > 0.0 && (instr->op->flags & DTP_OP_SCALE) != 0 &&
+        (p->target->fuse & DTP_FUSE_ELEMENTWISE) != 0) {
         work->bytes = 0.0;
         work->flops = 0.0;
     }
-    if (instr->op == node->op && dtp_graph_is_quantized(g, node->out[0])) {
-        work->bytes -= (double)dtp_ttype_elems(&call->out[0]);
+    if (dtype != DTP_F8) {
+        return dtp_product_arithmetic(dtype, p->graph->tf32 && product);
     }
-    if (!product || (node->op->flags & DTP_OP_CONTRACTION) == 0 || node->n_in != 2 ||
-        !dtp_graph_is_quantized(g, node->in[0]) || !dtp_graph_is_quantized(g, node->in[1])) {
-        return plain;
-    }
-    work->bytes -= (double)(dtp_ttype_elems(&call->in[0]) + dtp_ttype_elems(&call->in[1]));
-    work->quantized = true;
-    return DTP_FP8;
+    work->quantized =
+        product && call->n_in == 2 && call->in[1].dtype == DTP_F8 && m->flops[DTP_FP8] > 0.0;
+    return work->quantized ? DTP_FP8 : (dtp_arithmetic)DTP_BF16;
 }
 
 double dtp_price_move(const dtp_machine *machine, dtp_copy_kind kind, double bytes)

@@ -11,10 +11,10 @@ static const struct {
     const char *name;
     int64_t bytes;
     bool is_float;
-} TYPES[DTP_N_DTYPES] = {
+} TYPES[DTP_N_DTYPES + 1] = {
     [DTP_F32] = {"f32", 4, true},    [DTP_F64] = {"f64", 8, true},  [DTP_BF16] = {"bf16", 2, true},
     [DTP_F16] = {"f16", 2, true},    [DTP_I32] = {"i32", 4, false}, [DTP_I64] = {"i64", 8, false},
-    [DTP_BOOL] = {"bool", 1, false},
+    [DTP_BOOL] = {"bool", 1, false}, [DTP_F8] = {"f8", 1, true},
 };
 
 int64_t dtp_dtype_bytes(dtp_dtype dtype)

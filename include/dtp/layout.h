@@ -23,7 +23,9 @@ typedef enum dtp_dtype {
     DTP_I32,
     DTP_I64,
     DTP_BOOL, /* one byte, 0 or 1 */
-    DTP_N_DTYPES
+    DTP_N_DTYPES,
+    DTP_F8 = DTP_N_DTYPES /* an 8-bit float, of quantized values in programs that are priced alone:
+                             no model, file or kernel has it */
 } dtp_dtype;
 
 /* Bytes of one element. */

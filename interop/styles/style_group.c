@@ -137,9 +137,11 @@ bool dtp_style__leaves(const dtp_style_job *job, dtp_tensor_id t)
 
 /* ---- backward ---- */
 
-/* A tensor that comes from the backward nodes of another node: the gradient that reaches n. */
+/* A tensor that comes from the backward nodes of another node, or such a one quantized: the gradient
+ * that reaches n. */
 static bool arrives(const dtp_graph *g, dtp_node_id n, dtp_tensor_id t)
 {
+    t = dtp_graph_is_quantized(g, t) ? g->nodes[g->tensors[t].producer].in[0] : t;
     const dtp_node *p = g->tensors[t].producer >= 0 ? &g->nodes[g->tensors[t].producer] : NULL;
     return p != NULL && p->phase == DTP_BACKWARD && !p->repeats && p->origin != n;
 }
@@ -149,8 +151,11 @@ dtp_status dtp_style__gradient(dtp_style_job *job, dtp_node_id n, int32_t axis, 
     for (int32_t i = job->gradients.first[n]; i < job->gradients.first[n + 1]; i++) {
         const dtp_node_id backward = job->gradients.nodes[i];
         const dtp_node *b = &job->g->nodes[backward];
-        /* an add sums gradients of an operand of n; a recomputation follows n by itself */
-        if ((b->op->flags & DTP_OP_SUM) == 0 && !b->repeats) {
+        const bool quantizes = (b->op->flags & DTP_OP_SCALE) != 0 ||
+                               (b->n_out > 0 && dtp_graph_is_quantized(job->g, b->out[0]));
+        /* an add sums gradients of an operand of n; a recomputation follows n by itself; a gradient
+         * is quantized where it arrives */
+        if ((b->op->flags & DTP_OP_SUM) == 0 && !b->repeats && !quantizes) {
             const dtp_ttype *type = &job->g->tensors[job->g->nodes[n].out[0]].type;
             for (int32_t k = 0; k < b->n_in; k++) {
                 const dtp_tensor_id t = b->in[k];

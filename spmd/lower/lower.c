@@ -70,7 +70,7 @@ static dtp_status add_tensor_value(dtp_program *p, dtp_tensor_id t, dtp_value_ki
                                    const dtp_layout *layout, dtp_value_id *out, dtp_err *err)
 {
     dtp_value v = dtp_program__value_init(p->graph->tensors[t].name, kind);
-    v.type = p->graph->tensors[t].type;
+    v.type = dtp_target_type(p->target, p->graph, t);
     v.layout = *layout;
     DTP_TRY(dtp_program__add_value(p, &v, out, err));
     dtp_program__bind(p, t, *out);

@@ -75,8 +75,8 @@ dtp_status dtp_lower__note(const dtp_lower_env *env, dtp_node_id node, int32_t o
     }
     dtp_copy_info r = {
         .node = node, .operand = operand, .tensor = tensor, .from = *from, .to = *to};
-    DTP_TRY(dtp_redistribute_by(env->p->redistributor, mesh, &env->graph->tensors[tensor].type,
-                                from, to, &r.steps, err));
+    const dtp_ttype type = dtp_target_type(env->p->target, env->graph, tensor);
+    DTP_TRY(dtp_redistribute_by(env->p->redistributor, mesh, &type, from, to, &r.steps, err));
     for (int32_t i = 0; i < r.steps.n; i++) {
         r.sends = r.sends || dtp_step_sends(mesh, &r.steps.steps[i]);
     }
@@ -177,7 +177,7 @@ static dtp_status add_output(const node_work *w, int32_t i, const dtp_layout *la
 {
     dtp_value v = dtp_program__value_init(output_name(w, i, layout), DTP_VALUE_TEMP);
     DTP_TRY(DTP_MEMORY(err, v.name));
-    v.type = w->call.out[i];
+    v.type = dtp_target_type(w->env->p->target, w->env->graph, w->node->out[i]);
     v.layout = *layout;
     DTP_TRY(dtp_program__add_value(w->env->p, &v, out, err));
     if (!w->env->scratch) {

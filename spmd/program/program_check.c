@@ -98,7 +98,7 @@ static dtp_status check_place(const dtp_program *p, const dtp_value *v, dtp_err 
 static dtp_status check_type(const dtp_program *p, const dtp_value *v, dtp_err *err)
 {
     dtp_ttype local;
-    if (v->type.dtype < 0 || v->type.dtype >= DTP_N_DTYPES || v->type.rank < 0 ||
+    if (v->type.dtype < 0 || v->type.dtype > DTP_F8 || v->type.rank < 0 ||
         v->type.rank > DTP_MAX_RANK) {
         return DTP_FAIL(err, DTP_INTERNAL, "no such type");
     }
@@ -114,11 +114,16 @@ static dtp_status check_type(const dtp_program *p, const dtp_value *v, dtp_err *
             return DTP_FAIL(err, DTP_INTERNAL, "a flat buffer that is split");
         }
     }
-    if (v->tensor < -1 || v->tensor >= p->graph->n_tensors ||
-        (v->tensor >= 0 && !dtp_ttype_equal(&v->type, &p->graph->tensors[v->tensor].type))) {
-        return DTP_FAIL(err, DTP_INTERNAL, "not of the type of its tensor %d", v->tensor);
+    if (v->tensor < -1 || v->tensor >= p->graph->n_tensors) {
+        return DTP_FAIL(err, DTP_INTERNAL, "no tensor %d", v->tensor);
     }
-    return DTP_OK;
+    if (v->tensor < 0) {
+        return DTP_OK;
+    }
+    const dtp_ttype type = dtp_target_type(p->target, p->graph, v->tensor);
+    return dtp_ttype_equal(&v->type, &type)
+               ? DTP_OK
+               : DTP_FAIL(err, DTP_INTERNAL, "not of the type of its tensor %d", v->tensor);
 }
 
 static dtp_status check_value(const checker *c, dtp_value_id id, dtp_err *err)

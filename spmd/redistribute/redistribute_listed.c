@@ -88,7 +88,9 @@ static dtp_status plan_listed(void *user, const dtp_mesh *mesh, const dtp_ttype 
                               dtp_err *err)
 {
     const dtp_listed_redistributions *listed = user;
-    const dtp_plan_redistribution *pair = find(listed->n, listed->redistributions, type, from, to);
+    dtp_ttype run = *type; /* plans list the types of programs that run */
+    run.dtype = type->dtype == DTP_F8 ? DTP_BF16 : type->dtype;
+    const dtp_plan_redistribution *pair = find(listed->n, listed->redistributions, &run, from, to);
     out->n = 0;
     if (pair != NULL || dtp_layout_equal(from, to)) {
         return pair != NULL ? dtp_listed_steps(mesh, pair, out, err) : DTP_OK;

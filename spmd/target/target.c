@@ -127,6 +127,13 @@ void dtp_target_work(const dtp_target *target, const dtp_op_call *call, dtp_work
     }
 }
 
+dtp_ttype dtp_target_type(const dtp_target *target, const dtp_graph *g, dtp_tensor_id t)
+{
+    dtp_ttype type = g->tensors[t].type;
+    type.dtype = target->fp8 && dtp_graph_is_quantized(g, t) ? DTP_F8 : type.dtype;
+    return type;
+}
+
 dtp_status dtp_target_takes(const dtp_target *target, const dtp_op_call *call, dtp_err *err)
 {
     const uint32_t free_dtypes = DTP_OP_ANY_DTYPE | DTP_OP_OPAQUE;

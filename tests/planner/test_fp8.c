@@ -9,8 +9,10 @@
 #include <cmocka.h>
 
 #include "cost_models/job.h"
+#include "dtp/planner.h"
 #include "cost_models/machine/machine.h"
 #include "core/graph/graph.h"
+#include "spmd/program/program.h"
 
 /* Its products have their own rate where target and card have them, and not on another: there they
  * are those of bf16. Quantizations are paid, and what is kept is what bf16 keeps. */
@@ -62,8 +64,61 @@ static void test_fp8__has_its_rate(void **state)
     dtp_graph_destroy(model);
 }
 
+/* Bytes of all-gathers on a mesh of tensor parallelism with sequences split between the products. */
+static int64_t gathered(const dtp_graph *model, const dtp_machine *machine, const char *target,
+                        const char *precision)
+{
+    static const char *const styles[] = {
+        "layers.*.attn.{q,k,v}: colwise(tp)", "layers.*.attn.out: rowwise(tp, output=length)",
+        "layers.*.mlp.{gate,up}: colwise(tp)", "layers.*.mlp.out: rowwise(tp, output=length)",
+        "{layers.*.norm_*,norm_f}: sequence(tp)"};
+    dtp_plan_options o = dtp_plan_options_init();
+    dtp_plan_result r = {0};
+    dtp_mesh mesh;
+    dtp_err err = {0};
+    assert_int_equal(dtp_mesh_parse("tp:4", &mesh, &err), DTP_OK);
+    o.mode = DTP_PLAN_PINS;
+    o.mesh = &mesh;
+    o.styles = styles;
+    o.n_styles = (int32_t)(sizeof styles / sizeof *styles);
+    o.precision = precision;
+    o.target = target;
+    o.alone = true;
+    o.memory_limit_bytes = -1;
+    if (dtp_plan_make(model, machine, &o, &r, &err) != DTP_OK) {
+        fail_msg("%s, %s: %s", target, precision, err.msg);
+    }
+    const int64_t bytes = r.plan->predicted.collectives[DTP_ALL_GATHER].bytes;
+    dtp_plan_result_free(&r);
+    return bytes;
+}
+
+/* What is quantized is sent as 8-bit floats where the target has them, activations forward and
+ * gradients backward: half of the bytes, but for what no quantized product of a block reads. */
+static void test_fp8__is_sent_in_a_byte(void **state)
+{
+    (void)state;
+    dtp_err err = {0};
+    dtp_graph *model = NULL;
+    dtp_machine *machine = NULL;
+    assert_int_equal(dtp_model_read(DTP_SOURCE_DIR "/models/llama3_8b.json", NULL, &model, &err),
+                     DTP_OK);
+    assert_int_equal(
+        dtp_machine_read(DTP_SOURCE_DIR "/models/machines/h100_64.json", &machine, &err), DTP_OK);
+    const int64_t bf16 = gathered(model, machine, "torch", "bf16");
+    const int64_t fp8 = gathered(model, machine, "torch", "fp8");
+    const int64_t ours = gathered(model, machine, "cuda", "fp8");
+    print_message("gathered in bf16 %.4g bytes, in fp8 %.4g, by target cuda %.4g\n", (double)bf16,
+                  (double)fp8, (double)ours);
+    assert_true((double)fp8 < 0.55 * (double)bf16 && (double)fp8 >= 0.5 * (double)bf16);
+    assert_true(ours >= bf16);
+    dtp_machine_destroy(machine);
+    dtp_graph_destroy(model);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_fp8__has_its_rate)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_fp8__has_its_rate),
+                                       cmocka_unit_test(test_fp8__is_sent_in_a_byte)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -249,7 +249,8 @@ static dtp_status forbid_others(tensor_build *b, const link *l, edge_end *from, 
 static dtp_status fill_matrix(tensor_build *b, const link *l, edge_end *from, edge_end *to,
                               int64_t *m, dtp_err *err)
 {
-    DTP_TRY(find_prices(b, &b->g->tensors[l->tensor].type, err));
+    const dtp_ttype type = dtp_target_type(b->p->pricer->target, b->g, l->tensor);
+    DTP_TRY(find_prices(b, &type, err));
     if (l->kind == LINK_TIED) {
         return forbid_others(b, l, from, to, m, err);
     }
@@ -272,7 +273,7 @@ typedef struct matrix_key {
     int32_t node, maker; /* classes; -1: of no node */
     int64_t count;
     const dtp_tensor_strategy *from, *to;
-    const dtp_ttype *type;
+    dtp_ttype type;
     int32_t edge;    /* the first that has it */
     int64_t dearest; /* its largest cost */
 } matrix_key;
@@ -282,7 +283,7 @@ static bool same_key(const matrix_key *x, const matrix_key *y)
     return x->kind == y->kind && x->operands == y->operands && x->output == y->output &&
            x->stays == y->stays && x->node == y->node && x->maker == y->maker &&
            x->count == y->count && x->from == y->from && x->to == y->to &&
-           dtp_ttype_same_sizes(x->type, y->type);
+           dtp_ttype_same_sizes(&x->type, &y->type);
 }
 
 static int32_t maker_class(const tensor_build *b, const link *l)
@@ -324,7 +325,6 @@ static dtp_status fill(tensor_build *b, const link *l, matrix_key *key, dtp_err 
 
 dtp_status dtp_tensor__edge(tensor_build *b, const link *l, dtp_err *err)
 {
-    const dtp_graph_tensor *tensor = &b->g->tensors[l->tensor];
     matrix_key key = {.kind = l->kind,
                       .operands = l->operands,
                       .output = l->output,
@@ -335,7 +335,7 @@ dtp_status dtp_tensor__edge(tensor_build *b, const link *l, dtp_err *err)
                       .count = l->count,
                       .from = b->p->variables[l->a].strategies,
                       .to = b->p->variables[l->b].strategies,
-                      .type = &tensor->type};
+                      .type = dtp_target_type(b->p->pricer->target, b->g, l->tensor)};
     uint64_t h = dtp_hash_word((uint64_t)key.kind << 32 | key.operands, (uint64_t)key.output);
     h = dtp_hash_word(h, (uint64_t)(uint32_t)key.node << 32 | (uint32_t)key.maker);
     h = dtp_hash_word(h, (uint64_t)(uintptr_t)key.from);

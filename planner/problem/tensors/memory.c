@@ -54,10 +54,11 @@ typedef struct memory {
 
 /* ---- bytes ---- */
 
-static int64_t shard_bytes(const tensor_build *b, const dtp_ttype *type, const dtp_layout *layout)
+static int64_t shard_bytes(const tensor_build *b, dtp_tensor_id t, const dtp_layout *layout)
 {
+    const dtp_ttype type = dtp_target_type(b->p->pricer->target, b->g, t);
     dtp_ttype local;
-    dtp_layout_local_max(layout, b->mesh, type, &local);
+    dtp_layout_local_max(layout, b->mesh, &type, &local);
     return (dtp_ttype_bytes(&local) + ALIGN - 1) / ALIGN * ALIGN;
 }
 
@@ -160,14 +161,12 @@ static int64_t kernel_bytes(const tensor_build *b, int32_t group, int32_t strate
     const int64_t inside = one_kernel || !fuses ? c->price[strategy].sure_bytes : 0;
     for (int32_t i = 0; i < node->n_in; i++) {
         if ((dying >> i & 1U) != 0 && !seen_before(c, node, i, strategy)) {
-            in += shard_bytes(b, &b->g->tensors[node->in[i]].type,
-                              &c->in[i].items[c->in_of[i][strategy]]);
+            in += shard_bytes(b, node->in[i], &c->in[i].items[c->in_of[i][strategy]]);
         }
     }
     for (int32_t o = 0; o < node->n_out; o++) {
         if (node->op->inplace_in[o] == 0 && (node->op->flags & DTP_OP_RELABEL) == 0) {
-            out += shard_bytes(b, &b->g->tensors[node->out[o]].type,
-                               &c->out[o].items[c->out_of[o][strategy]]);
+            out += shard_bytes(b, node->out[o], &c->out[o].items[c->out_of[o][strategy]]);
         }
     }
     if (c->price[strategy].fills) { /* ranges are in the place of pieces that die */
@@ -187,7 +186,7 @@ static int64_t state_bytes(const tensor_build *b, int32_t group, int32_t strateg
     for (int32_t i = 0; i < node->n_in; i++) {
         const dtp_tensor_id t = node->in[i];
         if (b->tensor_groups[b->group_of_tensor[t]].follows && b->p->variable_of_tensor[t] < 0) {
-            sum += shard_bytes(b, &b->g->tensors[t].type, &c->in[i].items[c->in_of[i][strategy]]);
+            sum += shard_bytes(b, t, &c->in[i].items[c->in_of[i][strategy]]);
         }
     }
     return sum;
@@ -363,11 +362,10 @@ static dtp_status find_bytes(memory *m, dtp_err *err)
         if (variable->tensor < 0) {
             continue;
         }
-        const dtp_ttype *type = &b->g->tensors[variable->tensor].type;
         DTP_TRY(DTP_NEW(b->arena, m->own[c], variable->n_strategies, err));
         DTP_TRY(DTP_NEW(b->arena, m->copied[c], variable->n_strategies, err));
         for (int32_t k = 0; k < variable->n_strategies; k++) {
-            m->own[c][k] = shard_bytes(b, type, &variable->strategies[k].layout);
+            m->own[c][k] = shard_bytes(b, variable->tensor, &variable->strategies[k].layout);
             m->copied[c][k] = variable->strategies[k].own ? 0 : m->own[c][k];
         }
     }
