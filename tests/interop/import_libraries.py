@@ -117,6 +117,13 @@ def falcon():
 
 
 @program
+def falcon_h1():
+    """transformers, state spaces beside attention"""
+    return causal("FalconH1ForCausalLM", "FalconH1Config", num_key_value_heads=2, head_dim=8, mamba_d_ssm=32, mamba_n_heads=4,
+                  mamba_d_head=8, mamba_n_groups=1, mamba_d_state=8, mamba_chunk_size=4)
+
+
+@program
 def olmo_2():
     """transformers"""
     return causal("Olmo2ForCausalLM", "Olmo2Config")

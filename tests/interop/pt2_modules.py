@@ -88,7 +88,8 @@ class Scores(nn.Module):
 
     def __init__(self, d=16, heads=2, n=4):
         super().__init__()
-        self.heads, self.qkv, self.out = heads, nn.Linear(d, 3 * d), nn.Linear(d, d)
+        self.heads, self.out = heads, nn.Linear(d, d)
+        self.qkv, self.other = nn.Linear(d, 3 * d), nn.Linear(d, 3 * d)
         self.bias = nn.Embedding(2 * n - 1, heads)
         self.query, self.probe = nn.Parameter(torch.randn(1, 1, d)), nn.MultiheadAttention(d, heads, batch_first=True)
         self.table = nn.Parameter(torch.randn((2 * n - 1) ** 2, heads))
@@ -298,3 +299,37 @@ class Pyramid(nn.Module):
         rows = torch.cat([sound * k for k in range(18)], 1)
         doubled = torch.cat([F.interpolate(F.interpolate(b, scale_factor=2), scale_factor=2), F.avg_pool2d(self.p[0](x), 2)], 1)
         return sum(t.square().mean() for t in (sound, y, corner, rows, doubled)), sound, y, corner, rows, doubled
+
+
+def rotate(x, angle):
+    half = x.shape[-1] // 2
+    return x * angle.cos() + torch.cat((-x[..., half:], x[..., :half]), dim=-1) * angle.sin()
+
+
+class Chunks(nn.Module):
+    """Rotary positions and causal attention of a sequence that is also cut into chunks, as state spaces do beside attention
+    (x), and of features that are cut in two (y)."""
+
+    def __init__(self, d=16, heads=2):
+        super().__init__()
+        self.heads, self.out = heads, nn.Linear(d, d)
+        self.qkv, self.other = nn.Linear(d, 3 * d), nn.Linear(d, 3 * d)
+        self.register_buffer("inv", 10000.0 ** (-torch.arange(0, d // heads, 2).float() / (d // heads)), persistent=False)
+
+    def attend(self, x, qkv, causal):
+        b, l, d = x.shape
+        angle = torch.arange(l)[:, None].float() * self.inv[None, :]
+        angle = torch.cat((angle, angle), dim=-1)
+        q, k, v = (t.view(b, l, self.heads, -1).transpose(1, 2) for t in qkv(x).split(d, dim=2))
+        q, k = rotate(q, angle), rotate(k, angle)
+        return q, F.scaled_dot_product_attention(q, k, v, is_causal=causal)
+
+    def forward(self, x, y):
+        b, l, d = x.shape
+        chunks = x.view(b, l // 4, 4, d)
+        state = (chunks.sum(2, keepdim=True).cumsum(1) + chunks.cumsum(2)).view(b, l, d)
+        _, attended = self.attend(x, self.qkv, True)
+        z = self.out(attended.transpose(1, 2).reshape(b, l, d)) + state
+        q, other = self.attend(y, self.other, False)
+        halves = q.unflatten(-1, (2, -1)).mean(-2)
+        return (z ** 2).mean() + other.mean() + (halves ** 2).mean(), z, other, halves

@@ -61,6 +61,10 @@ dtp_status dtp_settle(dtp_lowering *l, dtp_err *err) DTP_MUST_CHECK;
 /* Repeats an operand over the groups that it lacks, and brings its dims into the order of the axes.
  */
 dtp_status dtp_whole(dtp_lowering *l, dtp_use *use, dtp_err *err) DTP_MUST_CHECK;
+/* Whether an axis of two values has the same dims. */
+bool dtp_same_axis(const dtp_importer *m, int32_t a, int32_t b, int32_t axis);
+/* Groups of all axes of the result but one, which has its own; -1: of all. */
+dtp_status dtp_groups_but(dtp_lowering *l, int32_t axis, dtp_err *err) DTP_MUST_CHECK;
 /* An axis that is cut, put together or one of several parts is the dim "piece" meanwhile: layout
  * rules speak of the dims before and behind it, whose sizes are those that are declared. */
 #define DTP_PIECE "piece"

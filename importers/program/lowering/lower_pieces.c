@@ -86,8 +86,7 @@ dtp_status dtp_one_dim(dtp_lowering *l, int32_t value, int32_t axis, const int32
     return dtp_emit_one(l, "relabel", "relabel", id, dims, "", err);
 }
 
-/* Groups of all axes of the result but one, which has its own; -1: of all. */
-static dtp_status groups_but(dtp_lowering *l, int32_t axis, dtp_err *err)
+dtp_status dtp_groups_but(dtp_lowering *l, int32_t axis, dtp_err *err)
 {
     l->groups.n = 0;
     for (int32_t i = 0; i < dtp_value_of(l, l->out)->rank; i++) {
@@ -116,7 +115,7 @@ static dtp_status cut(dtp_lowering *l, int32_t axis, bool gone, const char *star
 {
     int32_t mine[DTP_MAX_RANK] = {0};
     const char *id;
-    DTP_TRY(groups_but(l, gone ? -1 : axis, err));
+    DTP_TRY(dtp_groups_but(l, gone ? -1 : axis, err));
     for (int32_t i = 0; i < dtp_value_of(l, l->out)->rank; i++) {
         mine[gone && i >= axis ? i + 1 : i] = l->firsts[i];
     }
@@ -199,7 +198,7 @@ dtp_status dtp_lower_along(dtp_lowering *l, dtp_err *err)
     if (axis < 0) {
         return DTP_FAIL(err, DTP_UNSUPPORTED, "no such axis, or several");
     }
-    DTP_TRY(groups_but(l, axis, err));
+    DTP_TRY(dtp_groups_but(l, axis, err));
     DTP_TRY(dtp_one_dim(l, l->x, axis, l->firsts, &id, err));
     DTP_TRY(dtp_type_attr(l->m, out->dtype, &type, err));
     DTP_TRY(dtp_value_of(l, l->x)->dtype == out->dtype
@@ -221,7 +220,7 @@ dtp_status dtp_lower_topk(dtp_lowering *l, dtp_err *err)
     if (!dtp_aten_real_type(dtp_value_of(l, l->x)->dtype)) {
         return DTP_FAIL(err, DTP_UNSUPPORTED, "the largest of integers");
     }
-    DTP_TRY(groups_but(l, axis, err));
+    DTP_TRY(dtp_groups_but(l, axis, err));
     DTP_TRY(dtp_one_dim(l, l->x, axis, l->firsts, &id, err));
     const int32_t kept = l->groups.n;
     const char *attrs =
@@ -266,7 +265,7 @@ dtp_status dtp_lower_cat(dtp_lowering *l, dtp_err *err)
     const int32_t axis = dim_of(l, l->out);
     const char *ids[DTP_MOST_OPERANDS];
     DTP_TRY(list_of(l, &list, err));
-    DTP_TRY(groups_but(l, axis, err));
+    DTP_TRY(dtp_groups_but(l, axis, err));
     for (int32_t i = 0; i < l->groups.n; i++) {
         dtp_name_group(&l->groups, i, 0);
     }
@@ -315,7 +314,7 @@ dtp_status dtp_lower_pad(dtp_lowering *l, dtp_err *err)
         dtp_axis_parts(l->m, l->out, axis) < 1) {
         return DTP_FAIL(err, DTP_UNSUPPORTED, "padding that is not by a constant");
     }
-    DTP_TRY(groups_but(l, axis, err));
+    DTP_TRY(dtp_groups_but(l, axis, err));
     const char *self;
     DTP_TRY(dtp_one_dim(l, l->x, axis, l->firsts, &self, err));
     for (int32_t i = 0; i < 2; i++) {

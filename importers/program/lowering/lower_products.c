@@ -89,7 +89,7 @@ dtp_status dtp_lower_patches(dtp_lowering *l, dtp_err *err)
 
 /* ---- attention ---- */
 
-static bool same_axis(const dtp_importer *m, int32_t a, int32_t b, int32_t axis)
+bool dtp_same_axis(const dtp_importer *m, int32_t a, int32_t b, int32_t axis)
 {
     int32_t one[DTP_FLAT_PARTS], other[DTP_FLAT_PARTS];
     const int32_t n = dtp_axis_leaves(&m->axes, 1, &m->axes.of[a][axis], one, DTP_FLAT_PARTS);
@@ -101,7 +101,7 @@ static bool same_axis(const dtp_importer *m, int32_t a, int32_t b, int32_t axis)
 typedef struct attention {
     int32_t q, k, v, mask;
     int32_t length, feature; /* axes */
-    bool split;              /* the features of queries are several dims: one meanwhile */
+    int32_t piece; /* axis, features or positions, that is several dims: one meanwhile; -1: none */
     int32_t fq[DTP_MAX_RANK], fk[DTP_MAX_RANK], fv[DTP_MAX_RANK];
 } attention;
 
@@ -113,20 +113,20 @@ static dtp_status attention_groups(dtp_lowering *l, attention *a, dtp_err *err)
     for (int32_t i = 0; i <= d; i++) {
         a->fk[i] = a->fv[i] = dtp_axis_parts(l->m, a->k, i) > 0 ? a->fq[i] : -1;
     }
-    if (a->mask >= 0 || !same_axis(l->m, a->q, a->k, r)) {
+    if (a->mask >= 0 || !dtp_same_axis(l->m, a->q, a->k, r)) {
         DTP_TRY(dtp_groups_add(l, a->k, r, &a->fk[r], err));
         a->fv[r] = a->fk[r];
     }
-    return same_axis(l->m, a->q, a->v, d) ? DTP_OK : dtp_groups_add(l, a->v, d, &a->fv[d], err);
+    return dtp_same_axis(l->m, a->q, a->v, d) ? DTP_OK : dtp_groups_add(l, a->v, d, &a->fv[d], err);
 }
 
 static dtp_status attention_operands(dtp_lowering *l, attention *a, dtp_err *err)
 {
     const int32_t values[3] = {a->q, a->k, a->v}, *firsts[3] = {a->fq, a->fk, a->fv};
     dtp_use merged[3] = {{0}};
-    for (int32_t i = 0; i < 3 && a->split; i++) {
-        if (dtp_axis_parts(l->m, values[i], a->feature) > 1) {
-            DTP_TRY(dtp_one_dim(l, values[i], a->feature, firsts[i], &merged[i].id, err));
+    for (int32_t i = 0; i < 3 && a->piece >= 0; i++) {
+        if (dtp_axis_parts(l->m, values[i], a->piece) > 1) {
+            DTP_TRY(dtp_one_dim(l, values[i], a->piece, firsts[i], &merged[i].id, err));
         }
     }
     l->n = 0;
@@ -157,8 +157,8 @@ static const char *attention_attrs(dtp_lowering *l, const attention *a)
         const char *key;
         int32_t group;
         bool written;
-    } dims[] = {{"query", a->fq[a->length], true},
-                {"feature", a->split ? -1 : a->fq[a->feature], true},
+    } dims[] = {{"query", a->piece == a->length ? -1 : a->fq[a->length], true},
+                {"feature", a->piece == a->feature ? -1 : a->fq[a->feature], true},
                 {"key", a->fk[a->length], a->fk[a->length] != a->fq[a->length]},
                 {"value", a->fv[a->feature], a->fv[a->feature] != a->fq[a->feature]}};
     const double scale = dtp_aten_real(l->node, "scale", (double)NAN);
@@ -188,16 +188,18 @@ dtp_status dtp_lower_attention(dtp_lowering *l, dtp_err *err)
                    .mask = dtp_aten_operand(l->node, "mask")};
     a.feature = dtp_value_of(l, a.q)->rank - 1;
     a.length = a.feature - 1;
-    a.split = dtp_axis_parts(l->m, a.q, a.feature) > 1;
+    a.piece = dtp_axis_parts(l->m, a.q, a.feature) > 1  ? a.feature
+              : dtp_axis_parts(l->m, a.q, a.length) > 1 ? a.length
+                                                        : -1;
     bool holds;
     DTP_TRY(dtp_holds_scores(l, &holds, err));
     if (holds) {
         return dtp_lower_scores(l, err);
     }
     DTP_TRY(attention_groups(l, &a, err));
-    if (dtp_axis_parts(l->m, a.v, a.feature) != (a.split && a.fv[a.feature] == a.fq[a.feature]
-                                                     ? dtp_axis_parts(l->m, a.q, a.feature)
-                                                     : 1)) {
+    const bool features = a.piece == a.feature && a.fv[a.feature] == a.fq[a.feature];
+    if (dtp_axis_parts(l->m, a.v, a.feature) !=
+        (features ? dtp_axis_parts(l->m, a.q, a.feature) : 1)) {
         return DTP_FAIL(err, DTP_UNSUPPORTED, "attention over features that are split");
     }
     DTP_TRY(attention_operands(l, &a, err));
@@ -207,7 +209,7 @@ dtp_status dtp_lower_attention(dtp_lowering *l, dtp_err *err)
     l->firsts[a.feature] = a.fv[a.feature];
     l->m->report->attention++;
     l->m->report->causal += dtp_aten_real(l->node, "causal", 0) != 0 ? 1 : 0;
-    if (a.split && a.fv[a.feature] == a.fq[a.feature]) {
+    if (features || a.piece == a.length) {
         const char *in[4], *id;
         for (int32_t i = 0; i < l->n; i++) {
             in[i] = l->uses[i].id;
@@ -215,24 +217,35 @@ dtp_status dtp_lower_attention(dtp_lowering *l, dtp_err *err)
         const dtp_out_node o = {"attention", "attention", l->n, in,
                                 .attrs = attention_attrs(l, &a)};
         DTP_TRY(dtp_emit(l, &o, &id, err));
-        return dtp_from_piece(l, id, a.feature, err);
+        return dtp_from_piece(l, id, a.piece, err);
     }
     return dtp_emit_value(l, "attention", attention_attrs(l, &a), err);
 }
 
+/* Where the positions or the features are of several parts, they are one dim meanwhile. */
 dtp_status dtp_lower_rope(dtp_lowering *l, dtp_err *err)
 {
     const int32_t last = dtp_value_of(l, l->x)->rank - 1;
     const int32_t axis = (int32_t)dtp_aten_real(l->node, "position", 0);
-    if (dtp_axis_parts(l->m, l->x, axis) != 1 || dtp_axis_parts(l->m, l->x, last) != 1) {
-        return DTP_FAIL(err, DTP_UNSUPPORTED, "rotary positions over dims that are split");
+    const bool parts[] = {dtp_axis_parts(l->m, l->x, axis) != 1,
+                          dtp_axis_parts(l->m, l->x, last) != 1};
+    const int32_t piece = parts[0] ? axis : parts[1] ? last : -1;
+    const char *id = NULL;
+    if (parts[0] && parts[1]) {
+        return DTP_FAIL(err, DTP_UNSUPPORTED,
+                        "rotary positions where positions and features are split");
     }
-    DTP_TRY(dtp_only_operand(l, err));
-    l->m->report->rope++;
-    return dtp_emit_value(
-        l, "rope",
+    DTP_TRY(piece < 0 ? dtp_only_operand(l, err) : dtp_groups_but(l, piece, err));
+    DTP_TRY(piece < 0 ? DTP_OK : dtp_one_dim(l, l->x, piece, l->firsts, &id, err));
+    const char *attrs =
         dtp_arena_printf(l->m->arena, "\"position\": \"%s\", \"feature\": \"%s\", %s",
-                         dtp_group_name(l, l->firsts[axis]), dtp_group_name(l, l->firsts[last]),
-                         dtp_real_attr(l->m, "base", dtp_aten_real(l->node, "base", 10000))),
-        err);
+                         parts[0] ? DTP_PIECE : dtp_group_name(l, l->firsts[axis]),
+                         parts[1] ? DTP_PIECE : dtp_group_name(l, l->firsts[last]),
+                         dtp_real_attr(l->m, "base", dtp_aten_real(l->node, "base", 10000)));
+    l->m->report->rope++;
+    if (piece < 0) {
+        return dtp_emit_value(l, "rope", attrs, err);
+    }
+    DTP_TRY(dtp_emit_one(l, "rope", "rope", &id, NULL, attrs, err));
+    return dtp_from_piece(l, id, piece, err);
 }

@@ -60,8 +60,12 @@ dtp_status dtp_holds_scores(const dtp_lowering *l, bool *out, dtp_err *err)
     const scores s = scores_of(l);
     const int32_t features = dtp_axis_parts(l->m, s.q, s.feature);
     const int32_t others = dtp_axis_parts(l->m, s.v, s.feature);
-    *out = dtp_axis_parts(l->m, s.q, s.length) != 1 || dtp_axis_parts(l->m, s.k, s.length) != 1 ||
-           features < 1 || (others != 1 && others != features) ||
+    /* positions of several dims, alike for queries and keys, are one dim meanwhile */
+    const bool one =
+        s.mask < 0 && features == 1 && others == 1 && dtp_same_axis(l->m, s.q, s.k, s.length);
+    const bool several =
+        dtp_axis_parts(l->m, s.q, s.length) != 1 || dtp_axis_parts(l->m, s.k, s.length) != 1;
+    *out = (several && !one) || features < 1 || (others != 1 && others != features) ||
            dtp_aten_real(l->node, "dropout", 0) != 0;
     return *out || s.mask < 0 || l->m->loss < 0 ? DTP_OK : is_trained(l->m, s.mask, out, err);
 }
