@@ -122,9 +122,9 @@ static dtp_status list_variants(search *s, dtp_err *err)
 {
     const dtp_graph_variant none = {.micro_dim = -1};
     const dtp_graph_variant given = s->request->variant != NULL ? *s->request->variant : none;
-    const dtp_precision all[] = {{DTP_F32, DTP_F32, false, false},
-                                 {DTP_BF16, DTP_BF16, false, false},
-                                 {DTP_BF16, DTP_F32, false, false}};
+    const dtp_precision all[] = {{.compute = DTP_F32, .gradients = DTP_F32},
+                                 {.compute = DTP_BF16, .gradients = DTP_BF16},
+                                 {.compute = DTP_BF16, .gradients = DTP_F32}};
     const dtp_precision *precisions = s->what->precision ? all : &given.precision;
     dtp_remat one = given.remat, *remat = &one;
     int32_t count = given.microbatches, *counts = &count, n_remat = 1, n_counts = 1;

@@ -213,10 +213,11 @@ static void print_choices(const dtp_plan *plan, const dtp_graph *g, dtp_strbuf *
     if (c->precision.tf32) {
         dtp_strbuf_add(out, "precision: f32, products tf32\n");
     } else if (c->precision.compute != DTP_F32) {
-        dtp_strbuf_addf(out, "precision: %s%s, gradients of parameters %s\n",
+        const char *products = dtp_precision_products(&c->precision);
+        dtp_strbuf_addf(out, "precision: %s%s%s, gradients of parameters %s\n",
                         dtp_dtype_name(c->precision.compute),
-                        c->precision.fp8 ? ", products in blocks fp8" : "",
-                        dtp_dtype_name(c->precision.gradients));
+                        products != NULL ? ", products in blocks " : "",
+                        products != NULL ? products : "", dtp_dtype_name(c->precision.gradients));
     }
     for (int32_t i = 0; i < c->remat.n; i++) {
         const bool last = i + 1 == c->remat.n;

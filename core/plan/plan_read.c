@@ -269,7 +269,7 @@ static dtp_status read_precision(const dtp_json *v, dtp_precision *out, dtp_err 
 {
     static const char *const keys[] = {"compute", "gradients", "products", NULL};
     static const char *const names[] = {"bf16", "f16", "f32", NULL};
-    static const char *const products[] = {"tf32", "fp8", NULL};
+    static const char *const products[] = {"tf32", "fp8", "fp8_row", NULL};
     static const dtp_dtype dtypes[] = {DTP_BF16, DTP_F16, DTP_F32};
     int32_t compute, gradients, product = -1;
     DTP_TRY(dtp_json_keys(v, keys, err));
@@ -278,7 +278,12 @@ static dtp_status read_precision(const dtp_json *v, dtp_precision *out, dtp_err 
     if (dtp_json_get(v, "products") != NULL) {
         DTP_TRY(dtp_json_get_choice(v, "products", products, &product, err));
     }
-    *out = (dtp_precision){dtypes[compute], dtypes[gradients], product == 0, product == 1};
+    *out = (dtp_precision){.compute = dtypes[compute],
+                           .gradients = dtypes[gradients],
+                           .tf32 = product == 0,
+                           .fp8 = product == 1   ? DTP_SCALED_BY_TENSOR
+                                  : product == 2 ? DTP_SCALED_BY_ROW
+                                                 : DTP_SCALED_NOT};
     if (out->tf32) {
         return out->compute == DTP_F32 && out->gradients == DTP_F32
                    ? DTP_OK
@@ -286,7 +291,7 @@ static dtp_status read_precision(const dtp_json *v, dtp_precision *out, dtp_err 
                                    "with 'products' tf32, 'compute' and 'gradients' are f32");
     }
     if (out->fp8 && out->compute != DTP_BF16) {
-        return dtp_json_fail(v, err, "with 'products' fp8, 'compute' is bf16");
+        return dtp_json_fail(v, err, "with 'products' %s, 'compute' is bf16", products[product]);
     }
     return out->compute != DTP_F32 && (out->gradients == out->compute || out->gradients == DTP_F32)
                ? DTP_OK

@@ -183,8 +183,8 @@ static void write_precision(dtp_json_writer *w, const dtp_precision *p)
     dtp_json_begin_object(w, "precision");
     dtp_json_write_string(w, "compute", dtp_dtype_name(p->compute));
     dtp_json_write_string(w, "gradients", dtp_dtype_name(p->gradients));
-    if (p->tf32 || p->fp8) {
-        dtp_json_write_string(w, "products", p->tf32 ? "tf32" : "fp8");
+    if (dtp_precision_products(p) != NULL) {
+        dtp_json_write_string(w, "products", dtp_precision_products(p));
     }
     dtp_json_end_object(w);
 }

@@ -17,10 +17,16 @@
 dtp_status dtp_precision_parse(const char *text, dtp_precision *out, dtp_err *err)
 {
     static const dtp_precision known[] = {
-        {DTP_F32, DTP_F32, false, false},   {DTP_F32, DTP_F32, true, false},
-        {DTP_BF16, DTP_BF16, false, false}, {DTP_F16, DTP_F16, false, false},
-        {DTP_BF16, DTP_F32, false, false},  {DTP_F16, DTP_F32, false, false},
-        {DTP_BF16, DTP_BF16, false, true},  {DTP_BF16, DTP_F32, false, true}};
+        {.compute = DTP_F32, .gradients = DTP_F32},
+        {.compute = DTP_F32, .gradients = DTP_F32, .tf32 = true},
+        {.compute = DTP_BF16, .gradients = DTP_BF16},
+        {.compute = DTP_F16, .gradients = DTP_F16},
+        {.compute = DTP_BF16, .gradients = DTP_F32},
+        {.compute = DTP_F16, .gradients = DTP_F32},
+        {.compute = DTP_BF16, .gradients = DTP_BF16, .fp8 = DTP_SCALED_BY_TENSOR},
+        {.compute = DTP_BF16, .gradients = DTP_F32, .fp8 = DTP_SCALED_BY_TENSOR},
+        {.compute = DTP_BF16, .gradients = DTP_BF16, .fp8 = DTP_SCALED_BY_ROW},
+        {.compute = DTP_BF16, .gradients = DTP_F32, .fp8 = DTP_SCALED_BY_ROW}};
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
         char name[DTP_PRECISION_TEXT_BYTES];
         dtp_precision_print(&known[i], name);
@@ -30,17 +36,22 @@ dtp_status dtp_precision_parse(const char *text, dtp_precision *out, dtp_err *er
         }
     }
     return DTP_FAIL(err, DTP_INVALID,
-                    "precision '%.80s': expected f32, tf32, bf16, f16 or fp8, the last three also "
-                    "with ',gradients=f32'",
+                    "precision '%.80s': expected f32, tf32, bf16, f16, fp8 or fp8_row, the last "
+                    "four also with ',gradients=f32'",
                     text);
+}
+
+const char *dtp_precision_products(const dtp_precision *p)
+{
+    static const char *const scaled[] = {NULL, "fp8", "fp8_row"};
+    return p->tf32 ? "tf32" : scaled[p->fp8];
 }
 
 void dtp_precision_print(const dtp_precision *p, char out[DTP_PRECISION_TEXT_BYTES])
 {
     (void)snprintf(out, DTP_PRECISION_TEXT_BYTES, "%s%s",
-                   p->tf32  ? "tf32"
-                   : p->fp8 ? "fp8"
-                            : dtp_dtype_name(p->compute),
+                   dtp_precision_products(p) != NULL ? dtp_precision_products(p)
+                                                     : dtp_dtype_name(p->compute),
                    p->gradients != p->compute ? ",gradients=f32" : "");
 }
 
@@ -443,11 +454,15 @@ static dtp_status check_gradients(dtp_graph *g, loss_scale *scale, dtp_err *err)
 /* ---- all ---- */
 
 /* *g is replaced; on failure it is NULL. */
-static dtp_status quantize(dtp_graph **g, dtp_phase phase, dtp_err *err)
+static dtp_status quantize(dtp_graph **g, dtp_scaling scaling, dtp_phase phase, dtp_err *err)
 {
     dtp_graph *plain = *g;
     *g = NULL;
-    const dtp_status s = dtp_graph_with_quantized(plain, phase, g, err);
+    if (scaling == DTP_SCALED_NOT) {
+        *g = plain;
+        return DTP_OK;
+    }
+    const dtp_status s = dtp_graph_with_quantized(plain, scaling, phase, g, err);
     dtp_graph_destroy(plain);
     return s;
 }
@@ -457,7 +472,7 @@ static dtp_status build(const dtp_graph *g, const dtp_precision *p, dtp_arena *s
                         dtp_graph **out, dtp_err *err)
 {
     DTP_TRY(forward(g, p, scratch, out, err));
-    DTP_TRY(p->fp8 ? quantize(out, DTP_FORWARD, err) : DTP_OK);
+    DTP_TRY(quantize(out, p->fp8, DTP_FORWARD, err));
     if (g->loss < 0) {
         return DTP_OK;
     }
@@ -466,7 +481,7 @@ static dtp_status build(const dtp_graph *g, const dtp_precision *p, dtp_arena *s
         DTP_TRY(scale_loss(*out, &scale, err));
     }
     DTP_TRY(dtp_autodiff(*out, scale.loss, 0, NULL, NULL, err));
-    DTP_TRY(p->fp8 ? quantize(out, DTP_BACKWARD, err) : DTP_OK);
+    DTP_TRY(quantize(out, p->fp8, DTP_BACKWARD, err));
     if (p->gradients == DTP_F32) {
         dtp_graph *narrow = *out;
         *out = NULL;

@@ -33,6 +33,7 @@
 #define DTP_CORE_TRANSFORM_PRECISION_H
 
 #include "core/graph/graph.h"
+#include "core/transform/quantize.h"
 
 #define DTP_LOSS_SCALE "loss_scale"
 #define DTP_LOSS_SKIPPED "loss_scale.skipped" /* steps so far whose updates were skipped */
@@ -41,7 +42,7 @@ typedef struct dtp_precision {
     dtp_dtype compute;   /* DTP_F32: the graph as it is */
     dtp_dtype gradients; /* compute or DTP_F32 */
     bool tf32;           /* compute is DTP_F32: products of f32 operands round them to tf32 */
-    bool fp8; /* compute is DTP_BF16: products with weights of blocks read 8-bit floats */
+    dtp_scaling fp8; /* compute is DTP_BF16: products with weights of blocks read 8-bit floats */
 } dtp_precision;
 
 /* Whether it changes nothing. */
@@ -50,10 +51,14 @@ static inline bool dtp_precision_is_f32(const dtp_precision *p)
     return p->compute == DTP_F32 && !p->tf32;
 }
 
-/* Reads "f32", "tf32", "bf16", "f16", "fp8", or one of the last three with ",gradients=f32".
+/* Reads "f32", "tf32", "bf16", "f16", "fp8", "fp8_row", or one of the last four with
+ * ",gradients=f32".
  * DTP_INVALID. */
 dtp_status dtp_precision_parse(const char *text, dtp_precision *out, dtp_err *err) DTP_MUST_CHECK;
 
+/* What products of a graph multiply in where that is not `compute`: "tf32", "fp8", "fp8_row"; NULL.
+ * Static. */
+const char *dtp_precision_products(const dtp_precision *p);
 enum { DTP_PRECISION_TEXT_BYTES = 32 };
 void dtp_precision_print(const dtp_precision *p, char out[DTP_PRECISION_TEXT_BYTES]);
 

@@ -305,7 +305,7 @@ static void test_precision__texts_and_refusals(void **state)
     dtp_precision p;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         assert_int_equal(dtp_precision_parse(bad[i], &p, &err), DTP_INVALID);
-        assert_non_null(strstr(err.msg, "expected f32, tf32, bf16, f16 or fp8"));
+        assert_non_null(strstr(err.msg, "expected f32, tf32, bf16, f16, fp8 or fp8_row"));
     }
     for (int32_t k = 0; k < N_NAMES; k++) {
         char text[DTP_PRECISION_TEXT_BYTES];
@@ -485,24 +485,53 @@ static int32_t check_products(const dtp_graph *g)
     return forward;
 }
 
-/* One amax and one quantization of a tensor, whoever reads it. */
+/* One amax and one quantization of a tensor, whoever reads it; by rows one for those that sum over
+ * the same dims. */
 static void check_once(const dtp_graph *g)
 {
-    for (dtp_tensor_id t = 0; t < g->n_tensors; t++) {
-        int32_t amax = 0;
-        for (dtp_node_id n = 0; n < g->n_nodes; n++) {
-            amax += g->nodes[n].in[0] == t && (g->nodes[n].op->flags & DTP_OP_SCALE) != 0 ? 1 : 0;
+    for (dtp_node_id n = 0; n < g->n_nodes; n++) {
+        for (dtp_node_id m = 0; m < n && (g->nodes[n].op->flags & DTP_OP_SCALE) != 0; m++) {
+            const bool same = (g->nodes[m].op->flags & DTP_OP_SCALE) != 0 &&
+                              g->nodes[m].in[0] == g->nodes[n].in[0];
+            const dtp_ttype *a = &g->tensors[g->nodes[m].out[0]].type,
+                            *b = &g->tensors[g->nodes[n].out[0]].type;
+            assert_true(!same || !dtp_ttype_equal(a, b));
         }
-        assert_true(amax <= 1);
+    }
+}
+
+/* The scale of an operand of a product has the dims of the operand that the result has, too; that
+ * of a tensor has none. */
+static void check_scales(const dtp_graph *g, bool rows)
+{
+    for (dtp_node_id n = 0; n < g->n_nodes; n++) {
+        const dtp_node *node = &g->nodes[n];
+        const bool product = (node->op->flags & DTP_OP_CONTRACTION) != 0 && node->n_in == 2;
+        for (int32_t i = 0; product && i < 2; i++) {
+            const dtp_tensor_id t = node->in[i];
+            if (!dtp_graph_is_quantized(g, t)) {
+                continue;
+            }
+            const dtp_ttype *type = &g->tensors[t].type, *out = &g->tensors[node->out[0]].type;
+            const dtp_ttype *scale = &g->tensors[g->nodes[g->tensors[t].producer].in[1]].type;
+            int32_t kept = 0;
+            for (int32_t d = 0; d < type->rank; d++) {
+                const bool stays = rows && dtp_ttype_find(out, type->dims[d].id) >= 0;
+                assert_int_equal(dtp_ttype_find(scale, type->dims[d].id) >= 0, stays);
+                kept += stays ? 1 : 0;
+            }
+            assert_int_equal(scale->rank, kept);
+        }
     }
 }
 
 static void test_precision__fp8_products_of_blocks(void **state)
 {
     (void)state;
-    static const char *const names[] = {"fp8", "fp8,gradients=f32"};
+    static const char *const names[] = {"fp8", "fp8,gradients=f32", "fp8_row",
+                                        "fp8_row,gradients=f32"};
     dtp_graph *f32 = model("gpt_bytes"), *bf16 = changed(f32, "bf16");
-    for (size_t i = 0; i < 2; i++) {
+    for (size_t i = 0; i < 4; i++) {
         char text[DTP_PRECISION_TEXT_BYTES];
         const dtp_precision p = named(names[i]);
         dtp_precision_print(&p, text);
@@ -515,6 +544,7 @@ static void test_precision__fp8_products_of_blocks(void **state)
         assert_int_equal(check_products(g) % 6, 0); /* q, k, v, o, up, down */
         assert_true(check_products(g) > 0);
         check_once(g);
+        check_scales(g, i >= 2);
         check_sources(g);
         check_gradients(g, &p);
         assert_true(dtp_graph_hash(g) != dtp_graph_hash(bf16));

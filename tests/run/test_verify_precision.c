@@ -125,6 +125,7 @@ static void test_plans__in_8_bit_products(void **unused)
     (void)unused;
     verify_rows("fp8", ALIGNED, sizeof FP8 / sizeof FP8[0], FP8);
     verify_rows("fp8,gradients=f32", ALIGNED, 1, &FP8[2]);
+    verify_rows("fp8_row", ALIGNED, sizeof FP8 / sizeof FP8[0], FP8);
 }
 
 /* ---- what is sent ---- */

@@ -44,7 +44,8 @@ Owners = list[tuple[nn.Module, str]]
 LossOf = Callable[[nn.Module, dict[str, Tensor]], Tensor]
 OptimizerOf = Callable[..., torch.optim.Optimizer]
 TYPES = {"bf16": torch.bfloat16, "f16": torch.float16, "f32": torch.float32}
-COMPUTED = {"bf16": torch.bfloat16, "f16": torch.float16, "fp8": torch.bfloat16}  # by the precision of a plan
+COMPUTED = {"bf16": torch.bfloat16, "f16": torch.float16, "fp8": torch.bfloat16,
+            "fp8_row": torch.bfloat16}  # by the precision of a plan
 
 
 def parallelize(module: nn.Module, mesh: DeviceMesh, placements: Where) -> nn.Module:
@@ -61,8 +62,8 @@ def parallelize(module: nn.Module, mesh: DeviceMesh, placements: Where) -> nn.Mo
     if not how["fully_shard"] and low in COMPUTED:
         warnings.warn(f"dtp_torch: the plan computes in {plan['precision']}, which only fully_shard sets: use torch.autocast",
                       DtplanWarning, stacklevel=3)
-    if low == "fp8":
-        warnings.warn("dtp_torch: products in fp8 are set by torchao's convert_to_float8_training; without it they are in bf16",
+    if low in ("fp8", "fp8_row"):
+        warnings.warn(f"dtp_torch: products in {low} are set by torchao's convert_to_float8_training; without it they are in bf16",
                       DtplanWarning, stacklevel=3)
     _recompute(module, how["checkpoint"])
     (_place if how["form"] == "placements" else _by_modules)(module, mesh, plan)

@@ -155,7 +155,8 @@ static dtp_value_id twin(const hoist *h, dtp_node_id once, dtp_value_id v)
     return -1;
 }
 
-/* A repetition of what runs once makes nothing: its results are views. */
+/* A repetition of what runs once makes nothing: its results are views, unless something that a
+ * microbatch makes takes the place of one. */
 static void view_again(hoist *h, dtp_node_id n)
 {
     const dtp_node_id once = h->p->graph->nodes[n].origin;
@@ -165,7 +166,8 @@ static void view_again(hoist *h, dtp_node_id n)
             for (int32_t k = 0; k < instr->n_out; k++) {
                 const dtp_value_id v = instr->out[k];
                 const dtp_value_id like = h->reading[v] != UNREAD ? twin(h, once, v) : -1;
-                if (h->reading[v] != UNREAD && (like < 0 || h->p->values[v].keep)) {
+                const bool taken = h->writers[dtp_value_root(h->p, v)] > 1;
+                if (h->reading[v] != UNREAD && (like < 0 || h->p->values[v].keep || taken)) {
                     return;
                 }
                 if (pass == 1) {
