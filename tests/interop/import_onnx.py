@@ -9,7 +9,7 @@ import sys
 import tempfile
 import zipfile
 
-from import_pt2 import KEYS, compare, cut, floats, run
+from import_pt2 import KEYS, compare, cut, floats, machine_of_4, run
 
 # as KEYS; weights whose names are made up
 RECOGNISED = {
@@ -35,7 +35,7 @@ def main(dtplan, dtrun, name, folder):
         with zipfile.ZipFile(os.path.join(folder, name + ".npz")) as z:
             z.extractall(tmp)
         report = json.loads(run(dtplan, "import", source, "-o", model, "--weights", weights, "--json"))
-        run(dtplan, "plan", model, "--mesh", "x:2;y:2", "-o", path("plan"))
+        run(dtplan, "plan", model, "--mesh", "x:2;y:2", "--machine", machine_of_4(path("cpu_4.json")), "-o", path("plan"))
         params = json.loads(run(dtplan, "export", model, path("plan"), "--as", "placements"))
         lost = [n for l in params["lost"] if l["what"] == "name" for n in l["names"]]
         got = tuple(report[k] for k in KEYS) + (len(lost),)

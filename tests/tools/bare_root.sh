@@ -5,7 +5,7 @@
 
 make_root() {
     [ ! -x "$1/bin/sh" ] || return 0
-    mkdir -p "$1"
+    mkdir -p "$1" && chmod 755 "$1" # users other than root get in: mktemp made it for one alone
     debootstrap --variant=minbase "${@:4}" "$2" "$1" "$3" >"$1.log" 2>&1 || { tail -20 "$1.log"; return 1; }
     rm -f "$1.log"
     echo "127.0.0.1 localhost $(hostname)" >"$1/etc/hosts" # installers and containers write it
