@@ -31,8 +31,8 @@ static inline bool dtp_pricer_overlaps(const dtp_pricer *pricer)
     return pricer->machine->overlap && pricer->target->asynchronous;
 }
 
-/* Whether collectives over the set have the lane of those across hosts (cost_models/timeline.h), and
- * how many lanes those of the mesh have: 1 or 2. */
+/* Whether collectives over the set have the lane of those across hosts (cost_models/timeline.h),
+ * and how many lanes those of the mesh have: 1 or 2. */
 static inline bool dtp_pricer_is_far(const dtp_pricer *pricer, dtp_mesh_set set)
 {
     return pricer->target->streams && pricer->groups[set].outer > 0;

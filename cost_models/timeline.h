@@ -5,8 +5,8 @@
  * Compute reaches a START: from then on the collective runs once those before it have ended.
  * Compute reaches a WAIT: it stops until the collective has ended. Nothing else binds the two, so
  * that the memory plan, which goes by the places of START and WAIT, holds at any speed. While both
- * compute and communication are busy, each is slower by its factor. The host issues all tasks, one after the other,
- * and never waits for them: a task begins once it is issued.
+ * compute and communication are busy, each is slower by its factor. The host issues all tasks, one
+ * after the other, and never waits for them: a task begins once it is issued.
  */
 #ifndef DTP_COST_MODELS_TIMELINE_H
 #define DTP_COST_MODELS_TIMELINE_H

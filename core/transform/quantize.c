@@ -80,22 +80,6 @@ static dtp_status add(quantize_work *w, dtp_node_spec *spec, const char *name, c
     return dtp_graph_add_node(w->copy.to, spec, t, err);
 }
 
-static dtp_status add_amax(quantize_work *w, dtp_node_spec *spec, const scaled *x, const char *name,
-                           const dtp_ttype *type, dtp_tensor_id *out, dtp_err *err)
-{
-    dtp_dim_id dims[DTP_MAX_RANK];
-    int32_t n = 0;
-    for (int32_t i = 0; i < type->rank; i++) {
-        if ((x->axes >> i & 1U) != 0) {
-            dims[n++] = type->dims[i].id;
-        }
-    }
-    const dtp_attr over = dtp_attr_dims("over", n, dims);
-    spec->n_in = spec->n_attrs = 1;
-    spec->attrs = &over;
-    return add(w, spec, name, "amax", out, err);
-}
-
 /* Tensor t of g, quantized, beside the node of a spec that reads it. What the forward pass
  * quantized is quantized again, at the scale of the tensor, or at one of its own by rows. */
 static dtp_status quantize(quantize_work *w, const dtp_node_spec *beside, dtp_tensor_id t,
@@ -121,8 +105,16 @@ static dtp_status quantize(quantize_work *w, const dtp_node_spec *beside, dtp_te
     spec.instance = x->shared ? 0 : spec.instance;
     spec.in = in;
     if (!same) {
-        DTP_TRY(add_amax(w, &spec, x, dtp_arena_printf(arena, "amax.%s", of), &tensor->type, &in[1],
-                         err));
+        dtp_dim_id dims[DTP_MAX_RANK];
+        int32_t n = 0;
+        for (int32_t i = 0; i < tensor->type.rank; i++) {
+            dims[n] = tensor->type.dims[i].id;
+            n += (int32_t)(x->axes >> i & 1U);
+        }
+        const dtp_attr over = dtp_attr_dims("over", n, dims);
+        spec.n_in = spec.n_attrs = 1;
+        spec.attrs = &over;
+        DTP_TRY(add(w, &spec, dtp_arena_printf(arena, "amax.%s", of), "amax", &in[1], err));
     }
     spec.n_in = 2;
     spec.n_attrs = 0;

@@ -83,6 +83,9 @@ static const dtp_onnx_op ops[] = {
     OWN("GlobalAveragePool", global_pool, 1, 1, "mean.dim", ""),
     OWN("BatchNormalization", batch_norm, 5, 5, "batch_norm.default",
         "epsilon momentum=any training_mode=0 spatial=any"),
+    OWN("Resize", resize, 1, 4, "upsample_bilinear2d.vec",
+        "mode coordinate_transformation_mode nearest_mode antialias=0 exclude_outside=0 "
+        "cubic_coeff_a=any extrapolation_value=any keep_aspect_ratio_policy=any"),
 };
 /* clang-format on */
 

@@ -23,7 +23,7 @@ dtp_onnx_rule dtp_onnx__elements, dtp_onnx__truth, dtp_onnx__inverse, dtp_onnx__
     dtp_onnx__slice, dtp_onnx__pad, dtp_onnx__gather, dtp_onnx__gather_nd,
     dtp_onnx__gather_elements, dtp_onnx__reduce, dtp_onnx__norm, dtp_onnx__loss, dtp_onnx__matmul,
     dtp_onnx__gemm, dtp_onnx__attention, dtp_onnx__conv, dtp_onnx__conv_transpose, dtp_onnx__pool,
-    dtp_onnx__global_pool, dtp_onnx__batch_norm;
+    dtp_onnx__global_pool, dtp_onnx__batch_norm, dtp_onnx__resize;
 
 /* NULL: not supported. */
 const dtp_onnx_op *dtp_onnx_op_find(const dtp_onnx_node *n);

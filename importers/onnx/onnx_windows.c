@@ -1,4 +1,5 @@
-/* Convolutions, pools, batch norm by given statistics. */
+/* Convolutions, pools, batch norm by given statistics, images of other sizes. */
+#include <math.h>
 #include <string.h>
 
 #include "importers/onnx/onnx_ops.h"
@@ -206,4 +207,78 @@ dtp_status dtp_onnx__batch_norm(dtp_onnx_graph *o, dtp_err *err)
     return EMIT(o, o->op->aten, &o->s, o->out, err, ARG_T("input", o->in[0]),
                 ARG_T("weight", o->in[1]), ARG_T("bias", o->in[2]), ARG_T("running_mean", o->in[3]),
                 ARG_T("running_var", o->in[4]), ARG_R("eps", dtp_onnx_real(o, "epsilon", 1e-5)));
+}
+
+/* ---- other sizes ---- */
+
+/* o->s has the sizes that operand 3 gives, or operand 2 as factors; scale[]: those of the spatial
+ * axes, NaN where sizes are given. */
+static dtp_status resized(dtp_onnx_graph *o, double *scale, dtp_err *err)
+{
+    const int32_t factors = o->n->in.n > 2 ? o->in[2] : -1, n = o->x.rank;
+    if (factors >= 0 && o->g->values[factors].role == ATEN_PARAM) { /* no weight */
+        o->g->values[factors].role = ATEN_BUFFER;
+        DTP_TRY(dtp_const_buffer(&o->fold, factors, err));
+    }
+    const dtp_const *c = factors >= 0 ? &o->fold.c[factors] : NULL;
+    const dtp_shape s = dtp_onnx_shape(o, factors);
+    bool same = n >= 3 && n - 2 <= MOST_AXES;
+    if (o->n->in.n > 3 && o->in[3] >= 0) {
+        DTP_TRY(dtp_onnx_sizes(o, 3, err));
+        same = same && o->s.rank == n;
+        c = NULL;
+    } else if (c == NULL || s.rank != 1 || s.sizes[0] != n || !dtp_const_known(c)) {
+        return dtp_onnx_unsupported("factors that are not known", err);
+    }
+    for (int32_t i = 0; i < n && same; i++) {
+        const double by = c == NULL ? (double)NAN : dtp_const_at(c, i * c->strides[0]);
+        const double size = c == NULL ? (double)o->s.sizes[i] : floor((double)o->x.sizes[i] * by);
+        same = size >= 1 && size <= MOST && (i >= 2 || size == (double)o->x.sizes[i]);
+        o->s.sizes[i] = same ? (int64_t)size : 1;
+        scale[i < 2 ? 0 : i - 2] = by;
+    }
+    return same ? DTP_OK : dtp_onnx_unsupported("other sizes than those of an image", err);
+}
+
+/* Elements that are repeated, or values between them. */
+dtp_status dtp_onnx__resize(dtp_onnx_graph *o, dtp_err *err)
+{
+    static const char *const ops[][MOST_AXES] = {
+        {"aten.upsample_nearest1d.vec", "aten.upsample_nearest2d.vec",
+         "aten.upsample_nearest3d.vec"},
+        {"aten.upsample_linear1d.vec", "aten.upsample_bilinear2d.vec",
+         "aten.upsample_trilinear3d.vec"}};
+    static const char *const names[MOST_AXES][MOST_AXES] = {
+        {"scales"}, {"scales_h", "scales_w"}, {"scales_d", "scales_h", "scales_w"}};
+    const char *mode = dtp_onnx_attr_of(o, "mode")->text;
+    const char *of = dtp_onnx_attr_of(o, "coordinate_transformation_mode")->text;
+    const char *nearest = dtp_onnx_attr_of(o, "nearest_mode")->text;
+    const bool linear = strcmp(mode, "linear") == 0, half = of[0] == '\0' || of[0] == 'h';
+    const bool corners = strcmp(of, "align_corners") == 0;
+    double scale[MOST_AXES];
+    DTP_TRY(resized(o, scale, err));
+    const int32_t n = o->x.rank - 2;
+    bool fits = linear ? half || corners || strcmp(of, "pytorch_half_pixel") == 0
+                       : (mode[0] == '\0' || strcmp(mode, "nearest") == 0) &&
+                             (strcmp(nearest, "floor") == 0 ? strcmp(of, "asymmetric") == 0 : half);
+    for (int32_t i = 0; i < n && fits; i++) {
+        const int64_t in = o->x.sizes[2 + i], out = o->s.sizes[2 + i];
+        /* PyTorch's half pixel of a single element is its first one */
+        fits = linear ? half || corners || out > 1 || in == 1 : in > 0 && out % in == 0;
+    }
+    if (!fits) {
+        return dtp_onnx_unsupported("a mode of resizing other than linear, or nearest by a whole "
+                                    "factor, of pixels that have their middle at a half",
+                                    err);
+    }
+    const double more[MOST_AXES] = {scale[0], n > 1 ? scale[1] : (double)NAN,
+                                    n > 2 ? scale[2] : (double)NAN};
+    if (!linear) {
+        return EMIT(o, ops[0][n - 1], &o->s, o->out, err, ARG_T("self", o->in[0]),
+                    ARG_L("output_size", n, &o->s.sizes[2]));
+    }
+    return EMIT(o, ops[1][n - 1], &o->s, o->out, err, ARG_T("self", o->in[0]),
+                ARG_L("output_size", n, &o->s.sizes[2]), ARG_B("align_corners", corners),
+                ARG_R(names[n - 1][0], more[0]), ARG_R(names[n - 1][n > 1 ? 1 : 0], more[1]),
+                ARG_R(names[n - 1][n > 2 ? 2 : 0], more[2]));
 }

@@ -137,8 +137,8 @@ bool dtp_style__leaves(const dtp_style_job *job, dtp_tensor_id t)
 
 /* ---- backward ---- */
 
-/* A tensor that comes from the backward nodes of another node, or such a one quantized: the gradient
- * that reaches n. */
+/* A tensor that comes from the backward nodes of another node, or such a one quantized: the
+ * gradient that reaches n. */
 static bool arrives(const dtp_graph *g, dtp_node_id n, dtp_tensor_id t)
 {
     t = dtp_graph_is_quantized(g, t) ? g->nodes[g->tensors[t].producer].in[0] : t;

@@ -8,8 +8,8 @@
  *   step >= K + min(1, b (1 - 1/a)) C    and    step >= C + min(1, a (1 - 1/b)) K
  *
  * so for each w in [0, 1] the step is at least w times the first sum and 1 - w times the second.
- * Where collectives have two lanes (cost_models/timeline.h), one of them has half of C, and this half
- * stands for C.
+ * Where collectives have two lanes (cost_models/timeline.h), one of them has half of C, and this
+ * half stands for C.
  * The least of this weighted sum over all assignments is a bound, and a concave function of w.
  *
  * It bounds programs, not additive costs: collectives cost what their bytes take at the rate of the

@@ -93,8 +93,8 @@ const dtp_target *dtp_target_of_backend(const char *backend);
 /* The target of a name; DTP_INVALID with the names that there are. */
 dtp_status dtp_target_find(const char *name, const dtp_target **out, dtp_err *err) DTP_MUST_CHECK;
 
-/* The type that a tensor has in programs: its own, or where the target has `fp8` an 8-bit float for a
- * quantized one. */
+/* The type that a tensor has in programs: its own, or where the target has `fp8` an 8-bit float for
+ * a quantized one. */
 dtp_ttype dtp_target_type(const dtp_target *target, const dtp_graph *g, dtp_tensor_id t);
 /* Whether kernels take the dtypes of a call: DTP_UNSUPPORTED naming op, dtype and what they take.
  */

@@ -28,6 +28,7 @@ RECOGNISED = {
     "stem": (0, 0, 1, 0, 0, 0, 0),
     "experts": (0, 0, 0, 0, 0, 0, 0),
     "chunks": (2, 1, 0, 4, 0, 0, 0),
+    "resized": (0, 0, 0, 0, 0, 0, 0),
     "pieces": (1, 0, 1, 0, 0, 0, 0),
     "encoding": (0, 0, 0, 0, 0, 0, 0),
     "labels": (0, 0, 0, 0, 0, 0, 0),
@@ -54,6 +55,16 @@ def run(*args, code=0):
     if p.returncode != code:
         sys.exit(f"{' '.join(args)}: exit {p.returncode}, not {code}\n{p.stdout}{p.stderr}")
     return p.stdout
+
+
+def machine_of_4(path):
+    """A machine for meshes of four ranks, whatever this one is."""
+    with open(os.path.join(os.path.dirname(__file__), "..", "..", "models", "machines", "cpu_2.json"), encoding="utf-8") as f:
+        machine = json.load(f)
+    machine["levels"][0]["size"] = 4
+    with open(path, "w", encoding="utf-8") as f:
+        json.dump(machine, f)
+    return path
 
 
 def floats(path):
@@ -114,7 +125,7 @@ def main(dtplan, dtrun, name, folder):
         outputs = ([m["train"]["loss"]] if "train" in m else []) + m["outputs"]
         feeds = [a for n in m["inputs"] for a in ("--feed", f"{n}={path(name, 'test', 'in.' + n + '.npy')}")]
         fetch = [a for i, o in enumerate(outputs) for a in ("--fetch", f"{o}={path(f'{i}.npy')}")]
-        run(dtplan, "plan", model, "--mesh", "x:2;y:2", "-o", path("plan"))
+        run(dtplan, "plan", model, "--mesh", "x:2;y:2", "--machine", machine_of_4(path("cpu_4.json")), "-o", path("plan"))
         for what, more in (("one rank", []), ("x:2;y:2", ["--plan", path("plan"), "--comm", "sim"])):
             forward = [] if more and "train" in m else ["--forward"]  # a plan is of the training graph
             run(dtrun, "run", model, *forward, "--load", weights, *feeds, *fetch, *more)

@@ -93,6 +93,30 @@ def windows(folder):
     np.savez(os.path.join(folder, "windows_17.npz"), **{f"in.{k}": v for k, v in feeds.items()}, **{f"out.{i}": v for i, v in enumerate(got)})
 
 
+def resizes(folder):
+    """Nodes by hand: images of other sizes, by factors and to sizes; the values are those of onnxruntime."""
+    import onnxruntime
+    from onnx import helper, numpy_helper
+    node, info = helper.make_node, helper.make_tensor_value_info
+    lists = {"double": [1.0, 1, 2, 2], "half": [1.0, 1, 0.5, 1.5], "wide": [1.0, 1, 1, 3]}
+    sizes = {"to": [2, 3, 5, 9], "line": [2, 18, 5]}
+    nodes = [node("Resize", ["x", "", "double"], ["a"], mode="nearest", coordinate_transformation_mode="asymmetric", nearest_mode="floor"),
+             node("Resize", ["x", "", "wide"], ["b"], mode="nearest"),
+             node("Resize", ["x", "", "double"], ["c"], mode="linear", coordinate_transformation_mode="pytorch_half_pixel"),
+             node("Resize", ["x", "", "half"], ["d"], mode="linear"),
+             node("Resize", ["x", "", "", "to"], ["e"], mode="linear", coordinate_transformation_mode="align_corners"),
+             node("Reshape", ["x", "flat"], ["y"]),
+             node("Resize", ["y", "", "", "line"], ["f"], mode="linear")]
+    weights = [numpy_helper.from_array(np.array(v, np.float32), k) for k, v in lists.items()]
+    weights += [numpy_helper.from_array(np.array(v, np.int64), k) for k, v in {**sizes, "flat": [2, 18, 4]}.items()]
+    graph = helper.make_graph(nodes, "resizes", [info("x", 1, [2, 3, 6, 4])], [info(k, 1, None) for k in "abcdef"], weights)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
+    feeds = {"x": np.random.default_rng(5).normal(size=(2, 3, 6, 4)).astype(np.float32)}
+    got = onnxruntime.InferenceSession(model.SerializeToString()).run(None, feeds)
+    onnx.save(model, os.path.join(folder, "resizes_18.onnx"))
+    np.savez(os.path.join(folder, "resizes_18.npz"), **{f"in.{k}": v for k, v in feeds.items()}, **{f"out.{i}": v for i, v in enumerate(got)})
+
+
 def main(folder):
     ids = lambda n, l, below: torch.randint(0, below, (n, l))
     mask = lambda l: (torch.arange(l)[None] < torch.tensor([l, 5, 3, l])[:, None]).long()
@@ -131,3 +155,4 @@ if __name__ == "__main__":
     main(sys.argv[1])
     rows(sys.argv[1])
     windows(sys.argv[1])
+    resizes(sys.argv[1])

@@ -15,7 +15,7 @@ import zipfile
 import numpy as np
 import torch
 import torch.nn.functional as F
-from pt2_modules import Chunks, Convs, Indices, Losses, Pairs, Pyramid, Rows, Running, Scores, Tables, Writes
+from pt2_modules import Chunks, Convs, Indices, Losses, Pairs, Pyramid, Resized, Rows, Running, Scores, Tables, Writes
 from torch import nn
 
 
@@ -605,7 +605,7 @@ def clean(archive, name, tests):
     return out.getvalue()
 
 
-GRADIENTS = ("chunks", "convs", "pyramid", "tables", "writes", "scores", "losses", "pairs", "indices", "routed", "rows")
+GRADIENTS = ("chunks", "resized", "convs", "pyramid", "tables", "writes", "scores", "losses", "pairs", "indices", "routed", "rows")
 DYNAMIC = {"sizes": {"x": {0: torch.export.Dim("rows", min=2), 1: torch.export.Dim("length", min=4, max=64)}}}
 
 
@@ -652,6 +652,7 @@ def main(folder, *names):
         ("scores", Scores, lambda: {"x": torch.randn(4, 4, 16), "image": torch.randn(4, 16, 4, 4)}),
         ("losses", Losses, lambda: {"x": torch.randn(4, 6, 6), "labels": ids(4, 6, 5), "soft": torch.randn(4, 6, 5)}),
         ("chunks", Chunks, lambda: {"x": torch.randn(4, 12, 16), "y": torch.randn(4, 6, 16)}),
+        ("resized", Resized, lambda: {"x": torch.randn(4, 3, 6, 4), "y": torch.randn(4, 3, 8), "z": torch.randn(4, 2, 3, 3, 5)}),
         ("pairs", Pairs, lambda: {"x": torch.randn(4, 6, 16)}),
         ("indices", Indices, lambda: {"x": torch.randn(4, 4, 8), "rows": ids(1, 6, 4)[0], "cols": ids(1, 6, 4)[0], "times": 2,
                                       "name": "mean", "flag": True, "bias": None, "scale": 0.25}),

@@ -333,3 +333,18 @@ class Chunks(nn.Module):
         q, other = self.attend(y, self.other, False)
         halves = q.unflatten(-1, (2, -1)).mean(-2)
         return (z ** 2).mean() + other.mean() + (halves ** 2).mean(), z, other, halves
+
+
+class Resized(nn.Module):
+    """Images between pixels: by a factor, to a size, with corners aligned, smaller; sound and volumes."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(3, 4, 3, padding=1)
+
+    def forward(self, x, y, z):
+        a = F.interpolate(self.conv(x), scale_factor=2, mode="bilinear")
+        b = F.interpolate(a, size=(7, 5), mode="bilinear", align_corners=True)
+        c = F.interpolate(y, scale_factor=1.5, mode="linear")
+        d = F.interpolate(z, size=(4, 6, 3), mode="trilinear")
+        return (a ** 2).mean() + (b ** 2).mean(), a, b, c, d, F.interpolate(x, size=(3, 3), mode="bilinear")

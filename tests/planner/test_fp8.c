@@ -64,7 +64,7 @@ static void test_fp8__has_its_rate(void **state)
     dtp_graph_destroy(model);
 }
 
-/* Bytes of all-gathers on a mesh of tensor parallelism with sequences split between the products. */
+/* Bytes of all-gathers with tensor parallelism and sequences split between the products. */
 static int64_t gathered(const dtp_graph *model, const dtp_machine *machine, const char *target,
                         const char *precision)
 {

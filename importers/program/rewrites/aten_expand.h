@@ -122,6 +122,8 @@ bool dtp_expand_weight_norm(dtp_expansion *e, int32_t v);
 bool dtp_expand_group_norm(dtp_expansion *e, int32_t x);
 bool dtp_expand_batch_norm(dtp_expansion *e, int32_t x);
 bool dtp_expand_attention(dtp_expansion *e);
+/* Up-sampling between pixels (aten_resample.c). */
+bool dtp_expand_linear_image(dtp_expansion *e, int32_t x);
 
 /* nan_to_num, where and masked_fill that put a number in the place of NaN in a softmax of x. */
 bool dtp_expand_no_nan(dtp_expansion *e, int32_t x);

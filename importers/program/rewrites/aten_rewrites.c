@@ -335,6 +335,12 @@ static bool same_size(dtp_expansion *e, int32_t x)
     return same;
 }
 
+/* Between pixels, or to the size that there is. */
+static bool linear_image(dtp_expansion *e, int32_t x)
+{
+    return same_size(e, x) || dtp_expand_linear_image(e, x);
+}
+
 /* max_pool2d_with_indices, whose indices nothing reads. */
 static bool without_indices(dtp_expansion *e, int32_t x)
 {
@@ -567,10 +573,10 @@ static const struct {
     REWRITE("upsample_nearest1d", of_own_axes, UPSAMPLE),
     REWRITE("upsample_nearest2d", of_own_axes, UPSAMPLE),
     REWRITE("upsample_nearest3d", of_own_axes, UPSAMPLE),
-    REWRITE("upsample_linear1d", same_size, UPSAMPLE),
-    REWRITE("upsample_bilinear2d", same_size, UPSAMPLE),
+    REWRITE("upsample_linear1d", linear_image, UPSAMPLE),
+    REWRITE("upsample_bilinear2d", linear_image, UPSAMPLE),
     REWRITE("upsample_bicubic2d", same_size, UPSAMPLE),
-    REWRITE("upsample_trilinear3d", same_size, UPSAMPLE),
+    REWRITE("upsample_trilinear3d", linear_image, UPSAMPLE),
     REWRITE("adaptive_avg_pool1d", pool, "self:t output_size=any"),
     REWRITE("adaptive_avg_pool2d", pool, "self:t output_size=any"),
     REWRITE("adaptive_avg_pool3d", pool, "self:t output_size=any"),
