@@ -38,24 +38,6 @@ static bool is_ready(const queue *q, const queue queues[DTP_N_LANES], int32_t n,
     return ready;
 }
 
-static void start_if_ready(queue *q, const queue queues[DTP_N_LANES], int32_t n,
-                           dtp_schedule_task *tasks, double now_s)
-{
-    if (!q->running && is_ready(q, queues, n, tasks) && tasks[q->at].issued_s <= now_s) {
-        q->running = true;
-        q->left_s = tasks[q->at].time_s;
-        tasks[q->at].begin_s = now_s;
-    }
-}
-
-/* Seconds until a queue that does not run gets a task that is ready, INFINITY = none is. */
-static double until_issued(const queue *q, const queue queues[DTP_N_LANES], int32_t n,
-                           const dtp_schedule_task *tasks, double now_s)
-{
-    return !q->running && is_ready(q, queues, n, tasks) ? tasks[q->at].issued_s - now_s
-                                                        : (double)INFINITY;
-}
-
 /* The running collective that compute waits for: one that its next task needs, else any. */
 static int32_t awaited(const queue q[DTP_N_LANES], int32_t n, const dtp_schedule_task *tasks)
 {
@@ -83,7 +65,12 @@ dtp_schedule_result dtp_schedule_run(int32_t n, dtp_schedule_task *tasks, dtp_sl
     while (left) {
         double issued_s[DTP_N_LANES], ends_s[DTP_N_LANES], wall_s = (double)INFINITY;
         for (int k = 0; k < DTP_N_LANES; k++) {
-            start_if_ready(&q[k], q, n, tasks, r.end_s);
+            if (!q[k].running && is_ready(&q[k], q, n, tasks) &&
+                tasks[q[k].at].issued_s <= r.end_s) {
+                q[k].running = true;
+                q[k].left_s = tasks[q[k].at].time_s;
+                tasks[q[k].at].begin_s = r.end_s;
+            }
         }
         const bool computes = q[DTP_LANE_COMPUTE].running;
         const bool sends = q[DTP_LANE_COMM].running || q[DTP_LANE_FAR].running;
@@ -91,7 +78,8 @@ dtp_schedule_result dtp_schedule_run(int32_t n, dtp_schedule_task *tasks, dtp_sl
         const double factor[DTP_N_LANES] = {computes && sends ? slowdown.compute : 1.0, slower,
                                             slower};
         for (int k = 0; k < DTP_N_LANES; k++) {
-            issued_s[k] = until_issued(&q[k], q, n, tasks, r.end_s);
+            const bool comes = !q[k].running && is_ready(&q[k], q, n, tasks);
+            issued_s[k] = comes ? tasks[q[k].at].issued_s - r.end_s : (double)INFINITY;
             ends_s[k] = q[k].running ? q[k].left_s * factor[k] : (double)INFINITY;
             wall_s = fmin(wall_s, fmin(issued_s[k], ends_s[k]));
         }

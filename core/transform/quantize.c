@@ -137,27 +137,7 @@ static dtp_status copy_node(quantize_work *w, dtp_node_id n, dtp_err *err)
     return dtp_graph_copy_node(&w->copy, n, &spec, err);
 }
 
-/* Notes that a product reads a tensor quantized. */
-static dtp_status add_reader(quantize_work *w, dtp_arena *scratch, dtp_node_id n, dtp_tensor_id t,
-                             dtp_err *err)
-{
-    const dtp_graph *g = w->g;
-    const dtp_node *node = &g->nodes[n];
-    const uint32_t axes = scale_axes(w, node, t);
-    scaled *x = find_scaled(w, t, axes);
-    if (x == NULL) {
-        const int32_t next = w->first[t];
-        DTP_TRY(DTP_ONE_MORE(scratch, w->scaled, w->n, w->cap, err));
-        w->scaled[w->n] = (scaled){.axes = axes, .reader = n, .made = -1, .next = next};
-        w->scaled[w->n].index = next >= 0 ? w->scaled[next].index + 1 : 0;
-        x = &w->scaled[w->n];
-        w->first[t] = w->n++;
-    }
-    const dtp_node *first = &g->nodes[x->reader];
-    x->shared = x->shared || first->block != node->block || first->instance != node->instance;
-    return DTP_OK;
-}
-
+/* Notes which tensors products read quantized. */
 static dtp_status find_readers(quantize_work *w, dtp_arena *scratch, dtp_err *err)
 {
     const dtp_graph *g = w->g;
@@ -168,7 +148,19 @@ static dtp_status find_readers(quantize_work *w, dtp_arena *scratch, dtp_err *er
         const dtp_node *node = &g->nodes[n];
         const bool wants = is_quantized_product(w, node);
         for (int32_t i = 0; i < node->n_in && wants; i++) {
-            DTP_TRY(add_reader(w, scratch, n, node->in[i], err));
+            const dtp_tensor_id t = node->in[i];
+            const uint32_t axes = scale_axes(w, node, t);
+            const int32_t next = w->first[t];
+            if (find_scaled(w, t, axes) == NULL) {
+                DTP_TRY(DTP_ONE_MORE(scratch, w->scaled, w->n, w->cap, err));
+                w->scaled[w->n] = (scaled){.axes = axes, .reader = n, .made = -1, .next = next};
+                w->scaled[w->n].index = next >= 0 ? w->scaled[next].index + 1 : 0;
+                w->first[t] = w->n++;
+            }
+            scaled *x = find_scaled(w, t, axes);
+            const dtp_node *first = &g->nodes[x->reader];
+            x->shared =
+                x->shared || first->block != node->block || first->instance != node->instance;
         }
     }
     return DTP_OK;

@@ -114,14 +114,10 @@ static dtp_status check_type(const dtp_program *p, const dtp_value *v, dtp_err *
             return DTP_FAIL(err, DTP_INTERNAL, "a flat buffer that is split");
         }
     }
-    if (v->tensor < -1 || v->tensor >= p->graph->n_tensors) {
-        return DTP_FAIL(err, DTP_INTERNAL, "no tensor %d", v->tensor);
-    }
-    if (v->tensor < 0) {
-        return DTP_OK;
-    }
-    const dtp_ttype type = dtp_target_type(p->target, p->graph, v->tensor);
-    return dtp_ttype_equal(&v->type, &type)
+    const bool known = v->tensor >= -1 && v->tensor < p->graph->n_tensors;
+    const dtp_ttype type =
+        known && v->tensor >= 0 ? dtp_target_type(p->target, p->graph, v->tensor) : v->type;
+    return known && dtp_ttype_equal(&v->type, &type)
                ? DTP_OK
                : DTP_FAIL(err, DTP_INTERNAL, "not of the type of its tensor %d", v->tensor);
 }
