@@ -15,7 +15,7 @@
 /* Of a card of the kind cuda, on which programs run. PyTorch says how much a card has (79.1 to 79.2
  * GiB of an H100's or A100's 80, 39.5 of 40, 31.4 of 32) and what its process has there beside the
  * allocator's blocks, 0.5 GiB without communicators (pytorch's out-of-memory messages). NCCL has
- * some 9 MiB per channel and peer (NCCL 2.19: 4 MiB, 4.7 MiB and 0.25 MiB for its three protocols). */
+ * some 9 MiB per channel and peer (NCCL 2.19: 4, 4.7 and 0.25 MiB for its three protocols). */
 #define OF_DRIVER 0.012
 #define OF_PROCESS (1024.0 * 1024.0 * 1024.0)
 

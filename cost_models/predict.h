@@ -20,8 +20,8 @@ dtp_status dtp_predict_counts(const dtp_program *p, dtp_prediction *out,
 /* Sets instr->time_s of the whole program (one run of each) and returns the prediction of a step,
  * in which instructions of microbatches run several times: additive sum, timeline (one compute and
  * one or two lanes of communication per rank, overlap only when the machine says so),
- * collective totals, and the program's peak. DTP_RANGE: the sum is beyond the limit of cost_models/price_limit.h, or
- * the bytes of collectives do not fit. */
+ * collective totals, and the program's peak. DTP_RANGE: the sum is beyond the limit of
+ * cost_models/price_limit.h, or the bytes of collectives do not fit. */
 dtp_status dtp_predict(const dtp_pricer *pricer, dtp_program *p, dtp_prediction *out,
                        dtp_err *err) DTP_MUST_CHECK;
 
