@@ -85,6 +85,23 @@ dtp_tensor_id dtp_microbatch_part(const dtp_graph *g, dtp_tensor_id t)
     return sum ? node->in[1] : t;
 }
 
+bool dtp_microbatch_changes(const dtp_graph *g, dtp_tensor_id t)
+{
+    const dtp_node_id n = g->tensors[t].producer;
+    return n >= 0 && g->nodes[n].phase != DTP_UPDATE &&
+           (g->nodes[n].op->flags & DTP_OP_UPDATE) != 0;
+}
+
+bool dtp_microbatch_has_statistics(const dtp_graph *g)
+{
+    bool any = false;
+    for (int32_t i = 0; i < g->n_updates; i++) {
+        any = any || (g->tensors[g->updates[i].target].kind == DTP_TENSOR_PARAM &&
+                      dtp_microbatch_changes(g, g->updates[i].value));
+    }
+    return any;
+}
+
 /* Whether node m adds up an output of node n. */
 static bool adds_up(const dtp_graph *g, dtp_node_id m, dtp_node_id n)
 {
@@ -141,8 +158,9 @@ dtp_status dtp_microbatch_variants(const dtp_graph *g, int32_t max, dtp_arena *a
 typedef struct micro_work {
     const dtp_graph *g;
     dtp_row_parts parts;
-    bool *needed;       /* by tensor: read once per step */
-    dtp_tensor_id *sum; /* by tensor: its accumulated value in the new graph, -1 = none */
+    bool *needed;          /* by tensor: read once per step */
+    dtp_tensor_id *scaled; /* by tensor: the gradient of a statistic times the parts, -1 = none */
+    dtp_tensor_id *sum;    /* by tensor: its accumulated value in the new graph, -1 = none */
     dtp_graph_copy copy;
 } micro_work;
 
@@ -166,13 +184,26 @@ static void mark_needed(micro_work *w)
     w->needed[g->loss] = true;
 }
 
+/* The parameter that a value updates as a buffer does; -1 = none. */
+static dtp_tensor_id updated_by(const dtp_graph *g, dtp_tensor_id value)
+{
+    for (int32_t i = 0; i < g->n_updates; i++) {
+        const dtp_tensor_id target = g->updates[i].target;
+        if (g->updates[i].value == value && g->tensors[target].kind == DTP_TENSOR_PARAM) {
+            return target;
+        }
+    }
+    return -1;
+}
+
 static dtp_status find_parts(micro_work *w, dtp_arena *scratch, dtp_err *err)
 {
     const size_t tensors = (size_t)w->g->n_tensors;
     DTP_TRY(DTP_NEW(scratch, w->needed, tensors, err));
     DTP_TRY(DTP_NEW(scratch, w->sum, tensors, err));
+    DTP_TRY(DTP_NEW(scratch, w->scaled, tensors, err));
     for (size_t t = 0; t < tensors; t++) {
-        w->sum[t] = -1;
+        w->sum[t] = w->scaled[t] = -1;
     }
     DTP_TRY(dtp_row_parts_find(&w->parts, scratch, err));
     mark_needed(w);
@@ -182,6 +213,14 @@ static dtp_status find_parts(micro_work *w, dtp_arena *scratch, dtp_err *err)
                             "microbatches: '%s' has one row per row of the batch but is used once "
                             "per step",
                             w->g->tensors[t].name);
+        }
+        if (w->needed[t] && w->parts.part[t] == DTP_ROWS_WHOLE && w->parts.own[t] &&
+            updated_by(w->g, t) < 0) {
+            return DTP_FAIL(
+                err, DTP_UNSUPPORTED,
+                "microbatches: '%s' is made of statistics of a part of the batch but is "
+                "used once per step",
+                w->g->tensors[t].name);
         }
     }
     return DTP_OK;
@@ -201,6 +240,12 @@ static dtp_ttype cut_type(const micro_work *w, const dtp_ttype *type)
 static bool is_summed(const micro_work *w, dtp_tensor_id t)
 {
     return w->needed[t] && w->parts.part[t] == DTP_ROWS_SUM;
+}
+
+/* The buffer that follows statistics of parts to tensor t; -1 = none. */
+static dtp_tensor_id follows(const micro_work *w, dtp_tensor_id t)
+{
+    return w->parts.own[t] && w->parts.part[t] == DTP_ROWS_WHOLE ? updated_by(w->g, t) : -1;
 }
 
 /* Adds up the copy of tensor t, which node n has just made. */
@@ -229,17 +274,74 @@ static dtp_status accumulate(micro_work *w, dtp_node_id n, dtp_tensor_id t, dtp_
     return dtp_graph_add_update(to, (dtp_update){.target = in[0], .value = w->sum[t]}, err);
 }
 
+/* A tensor of the new graph times the number of parts, beside a node. */
+static dtp_status times_parts(micro_work *w, const dtp_node_spec *beside, const char *name,
+                              dtp_tensor_id x, dtp_tensor_id *out, dtp_err *err)
+{
+    const dtp_attr factor = dtp_attr_float("factor", (double)w->parts.count);
+    dtp_node_spec spec = *beside;
+    spec.name = name;
+    spec.op = "scale";
+    spec.def = NULL;
+    spec.n_in = spec.n_attrs = 1;
+    spec.in = &x;
+    spec.attrs = &factor;
+    spec.out = NULL;
+    return dtp_graph_add_node(w->copy.to, &spec, out, err);
+}
+
+/* A statistic is the sum over the rows of the part: kernels divide by those of the whole batch, of
+ * which a part has one in parts.count. */
+static dtp_status take_statistic(micro_work *w, dtp_node_id n, dtp_err *err)
+{
+    const dtp_node *node = &w->g->nodes[n];
+    dtp_tensor_id in[DTP_MAX_OP_IN];
+    const dtp_node_spec spec = dtp_graph_copy_spec(&w->copy, n, in);
+    w->copy.node[n] = w->copy.to->n_nodes;
+    return times_parts(w, &spec, node->name, in[0], &w->copy.tensor[node->out[0]], err);
+}
+
+/* The buffer follows in every part. */
+static dtp_status follow(micro_work *w, dtp_node_id n, dtp_tensor_id t, dtp_tensor_id buffer,
+                         dtp_err *err)
+{
+    const dtp_node *node = &w->g->nodes[n];
+    const dtp_tensor_id in[2] = {w->copy.tensor[buffer], w->copy.tensor[t]};
+    dtp_node_spec spec = dtp_node_spec_init(w->g->tensors[t].name, "follow");
+    spec.n_in = 2;
+    spec.in = in;
+    spec.phase = node->phase;
+    spec.block = node->block;
+    spec.instance = node->instance;
+    return dtp_graph_add_node(w->copy.to, &spec, &w->sum[t], err);
+}
+
 static dtp_status add_node(micro_work *w, dtp_node_id n, dtp_err *err)
 {
     const dtp_node *node = &w->g->nodes[n];
     dtp_tensor_id in[DTP_MAX_OP_IN];
     dtp_node_spec spec = dtp_graph_copy_spec(&w->copy, n, in);
+    if (w->parts.part[node->in[0]] == DTP_ROWS_SUM && w->parts.statistic[node->in[0]] &&
+        (node->op->flags & DTP_OP_IN_TRAINING) != 0) {
+        return take_statistic(w, n, err);
+    }
+    for (int32_t i = 0; i < node->n_in; i++) {
+        const dtp_tensor_id t = node->in[i];
+        if (dtp_row_parts_whole_gradient(&w->parts, node, i)) {
+            const char *name =
+                dtp_arena_printf(w->copy.to->arena, "parts.%s", w->g->tensors[t].name);
+            DTP_TRY(DTP_MEMORY(err, name));
+            DTP_TRY(w->scaled[t] < 0 ? times_parts(w, &spec, name, in[i], &w->scaled[t], err)
+                                     : DTP_OK);
+            in[i] = w->scaled[t];
+        }
+    }
     for (int32_t i = 0; i < node->n_in && node->phase == DTP_UPDATE; i++) {
         in[i] = w->sum[node->in[i]] >= 0 ? w->sum[node->in[i]] : in[i];
     }
     bool summed = false;
     for (int32_t i = 0; i < node->n_out; i++) {
-        summed = summed || is_summed(w, node->out[i]);
+        summed = summed || is_summed(w, node->out[i]) || follows(w, node->out[i]) >= 0;
     }
     if (summed) { /* the accumulated tensors take the names */
         spec.name = dtp_arena_printf(w->copy.to->arena, "%s%s", PART, node->name);
@@ -249,9 +351,9 @@ static dtp_status add_node(micro_work *w, dtp_node_id n, dtp_err *err)
     spec.out = &out;
     DTP_TRY(dtp_graph_copy_node(&w->copy, n, &spec, err));
     for (int32_t i = 0; i < node->n_out; i++) {
-        if (is_summed(w, node->out[i])) {
-            DTP_TRY(accumulate(w, n, node->out[i], err));
-        }
+        const dtp_tensor_id t = node->out[i], buffer = follows(w, t);
+        DTP_TRY(is_summed(w, t) ? accumulate(w, n, t, err) : DTP_OK);
+        DTP_TRY(buffer >= 0 ? follow(w, n, t, buffer, err) : DTP_OK);
     }
     return DTP_OK;
 }

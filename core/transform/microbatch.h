@@ -53,6 +53,12 @@ dtp_node_id dtp_microbatch_node(const dtp_graph *g, const char *name);
 /* What one microbatch has of a tensor that adds up parts; of others the tensor itself. */
 dtp_tensor_id dtp_microbatch_part(const dtp_graph *g, dtp_tensor_id t);
 
+/* Whether every microbatch changes the state or the buffer that the tensor replaces. */
+bool dtp_microbatch_changes(const dtp_graph *g, dtp_tensor_id t);
+/* Whether microbatches have statistics of their own, which a buffer follows: the whole batch
+ * computes something else. */
+bool dtp_microbatch_has_statistics(const dtp_graph *g);
+
 /* Whether a dim is cut. */
 bool dtp_is_micro_dim(const dtp_graph *g, dtp_dim_id d);
 /* A type of the graph with the sizes of the whole batch. */

@@ -40,9 +40,17 @@ static dtp_status cut(dtp_row_parts *w, dtp_tensor_id t, int32_t axis, dtp_err *
 
 /* ---- one node by a row of its rules ---- */
 
-static bool operand_fits(const dtp_row_parts *w, dtp_tensor_id t, const dtp_placement *p)
+bool dtp_row_parts_whole_gradient(const dtp_row_parts *w, const dtp_node *node, int32_t i)
 {
-    switch (w->part[t]) {
+    return node->phase == DTP_BACKWARD && node->origin >= 0 && !node->repeats &&
+           w->part[node->in[i]] == DTP_ROWS_SUM && w->statistic[w->g->nodes[node->origin].out[0]];
+}
+
+static bool operand_fits(const dtp_row_parts *w, const dtp_node *node, int32_t i,
+                         const dtp_placement *p)
+{
+    const dtp_tensor_id t = node->in[i];
+    switch (dtp_row_parts_whole_gradient(w, node, i) ? DTP_ROWS_WHOLE : w->part[t]) {
     case DTP_ROWS_CUT:
         return p->kind == DTP_SHARD && p->axis == w->axis[t];
     case DTP_ROWS_SUM:
@@ -71,7 +79,7 @@ static bool row_fits(const dtp_row_parts *w, const dtp_node *node, const dtp_op_
 {
     bool fits = !row->internal;
     for (int32_t i = 0; i < node->n_in && fits; i++) {
-        fits = operand_fits(w, node->in[i], &row->in[i]);
+        fits = operand_fits(w, node, i, &row->in[i]);
     }
     for (int32_t i = 0; i < node->n_out && fits; i++) {
         const dtp_placement *p = &row->out[i]; /* what has a cut dim must come out cut */
@@ -202,6 +210,14 @@ static int32_t relabelled_row(const dtp_row_parts *w, const dtp_node *node)
     return found;
 }
 
+/* Whether the node is one of training that takes a sum over rows: parts have statistics of their
+ * own. */
+static bool takes_statistic(const dtp_row_parts *w, const dtp_node *node)
+{
+    return !w->folds && (node->op->flags & DTP_OP_IN_TRAINING) != 0 &&
+           w->part[node->in[0]] == DTP_ROWS_SUM;
+}
+
 static dtp_status find_node(dtp_row_parts *w, dtp_node_id n, dtp_err *err)
 {
     const dtp_node *node = &w->g->nodes[n];
@@ -212,6 +228,11 @@ static dtp_status find_node(dtp_row_parts *w, dtp_node_id n, dtp_err *err)
     int32_t r = 0;
     if ((node->op->flags & DTP_OP_SCALE) != 0 && cut_axis(w, node->out[0]) < 0) {
         w->part[node->out[0]] = DTP_ROWS_WHOLE;
+        return DTP_OK;
+    }
+    if (takes_statistic(w, node)) {
+        w->part[node->out[0]] = DTP_ROWS_WHOLE;
+        w->statistic[node->in[0]] = w->own[node->out[0]] = true;
         return DTP_OK;
     }
     if (single >= 0) {
@@ -227,7 +248,14 @@ static dtp_status find_node(dtp_row_parts *w, dtp_node_id n, dtp_err *err)
     if (counts) {
         return refuse(w, node, &call, err);
     }
-    return r < set.n ? take_row(w, node, &call, &set.rows[r], err) : fold(w, node, &call, err);
+    DTP_TRY(r < set.n ? take_row(w, node, &call, &set.rows[r], err) : fold(w, node, &call, err));
+    for (int32_t i = 0; i < node->n_in; i++) {
+        for (int32_t o = 0; o < node->n_out; o++) {
+            w->own[node->out[o]] = w->own[node->out[o]] || w->own[node->in[i]] ||
+                                   dtp_row_parts_whole_gradient(w, node, i);
+        }
+    }
+    return DTP_OK;
 }
 
 /* ---- the graph ---- */
@@ -274,6 +302,8 @@ dtp_status dtp_row_parts_find(dtp_row_parts *w, dtp_arena *arena, dtp_err *err)
 {
     DTP_TRY(DTP_NEW(arena, w->part, w->g->n_tensors, err));
     DTP_TRY(DTP_NEW(arena, w->axis, w->g->n_tensors, err));
+    DTP_TRY(DTP_NEW(arena, w->own, w->g->n_tensors, err));
+    DTP_TRY(DTP_NEW(arena, w->statistic, w->g->n_tensors, err));
     w->n_dims = 0;
     DTP_TRY(cut_inputs(w, err));
     for (dtp_node_id n = 0; n < w->g->n_nodes; n++) {

@@ -19,6 +19,8 @@ typedef struct dtp_row_parts {
     /* found */
     dtp_row_part *part; /* by tensor */
     int32_t *axis;      /* by tensor: DTP_ROWS_CUT along this axis */
+    bool *own;          /* by tensor: it is made of statistics that each part has of its own */
+    bool *statistic;    /* by tensor: in_training takes a sum over rows: each part has its own */
     int32_t n_dims;     /* `dim` and the dims that it is renamed to */
     dtp_dim_id dims[DTP_MAX_MICRO_DIMS];
 } dtp_row_parts;
@@ -27,6 +29,10 @@ typedef struct dtp_row_parts {
  * when `count` does not divide a size or no input has the dim; DTP_UNSUPPORTED naming the node that
  * needs all rows, or the parameter that has the dim. */
 dtp_status dtp_row_parts_find(dtp_row_parts *w, dtp_arena *arena, dtp_err *err) DTP_MUST_CHECK;
+
+/* Whether operand i, a sum over the rows of a part, is the gradient of a statistic of that part,
+ * and whole. */
+bool dtp_row_parts_whole_gradient(const dtp_row_parts *w, const dtp_node *node, int32_t i);
 
 /* Whether the rows are along this dim. */
 bool dtp_row_parts_cut(const dtp_row_parts *w, dtp_dim_id d);

@@ -216,7 +216,8 @@ DTP_CPU_INLINE float quantized(float x, float amax, uint32_t top, uint32_t least
     OP(clamp_grad, return x >= a && x <= b ? y : 0.0f)                                             \
     OP(quantize_e4m3, return quantized(x, y, 8, 121, 3))                                           \
     OP(quantize_e5m2, return quantized(x, y, 15, 113, 2))                                          \
-    OP(in_training, (void)y; return x)
+    OP(in_training, (void)y; return x)                                                             \
+    OP(follow, (void)x; return y)
 
 /* Of floats, where a NaN on either side wins, and of integers, which wrap around. */
 #define ARITHMETIC(OP)                                                                             \

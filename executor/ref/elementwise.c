@@ -116,7 +116,8 @@ static double quantized(double x, double amax, double most, int least, int digit
     OP(clamp_grad, return x >= a && x <= b ? y : 0.0)                                              \
     OP(quantize_e4m3, return quantized(x, y, 448.0, -6, 3))                                        \
     OP(quantize_e5m2, return quantized(x, y, 57344.0, -14, 2))                                     \
-    OP(in_training, (void)y; return x)
+    OP(in_training, (void)y; return x)                                                             \
+    OP(follow, (void)x; return y)
 
 /* Of floats, and of integers, exactly: sums and products wrap around. In max and min NaN wins, as
  * an error must stay visible. */

@@ -217,6 +217,7 @@ const dtp_op_case DTP_OP_CASES[] = {
     CASE_NO_FD("quantize_e5m2", NULL, "a=5,b=39", "b=39 pos"),
     CASE("in_training", NULL, "a=3,b=7", "a=3,b=7"),
     CASE("in_training", NULL, "b=7", "b=7"),
+    CASE("follow", NULL, "a=3,b=7", "a=3,b=7"),
     CASE("var", "over=b", "a=3,b=7"),
     CASE("var", "over=a,c; correction=0", "a=3,b=4,c=5"),
     CASE("std", "over=b", "a=3,b=7"),

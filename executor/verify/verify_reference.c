@@ -2,12 +2,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/transform/microbatch.h"
 #include "executor/verify/verify_internal.h"
 #include "spmd/lower/lower.h"
 
 /* The graph up to its update nodes, which are the last ones (core/graph/optimizer.c), or to those
- * that it reports: the norm, the factor of the gradients and a loss. Sums over microbatches stay.
- */
+ * that it reports: the norm, the factor of the gradients and a loss. What microbatches add to or
+ * follow stays. */
 static dtp_status cut_updates(const dtp_graph *g, dtp_verify_reference *r, dtp_err *err)
 {
     dtp_graph *out = &r->graph;
@@ -24,7 +25,7 @@ static dtp_status cut_updates(const dtp_graph *g, dtp_verify_reference *r, dtp_e
     out->n_updates = 0;
     DTP_TRY(DTP_NEW(r->arena, out->updates, g->n_updates, err));
     for (int32_t i = 0; i < g->n_updates; i++) {
-        if (g->tensors[g->updates[i].target].per_step) {
+        if (dtp_microbatch_changes(g, g->updates[i].value)) {
             out->updates[out->n_updates++] = g->updates[i];
         }
     }

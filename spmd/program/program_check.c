@@ -22,6 +22,7 @@
 #include <string.h>
 
 #include "core/base/safe_int.h"
+#include "core/transform/microbatch.h"
 #include "core/transform/stages.h"
 #include "spmd/program/program_check.h"
 #include "spmd/program/program_check_ranges.h"
@@ -455,8 +456,8 @@ static dtp_status next_microbatch(checker *c, dtp_err *err)
     const dtp_program *p = c->p;
     int32_t kept = 0;
     for (int32_t u = 0; u < p->n_updates; u++) {
-        const dtp_tensor_id t = p->values[p->updates[u].target].tensor;
-        if (t >= 0 && p->graph->tensors[t].per_step && is_valid(c, p->updates[u].value)) {
+        const dtp_tensor_id t = p->values[p->updates[u].value].tensor;
+        if (t >= 0 && dtp_microbatch_changes(p->graph, t) && is_valid(c, p->updates[u].value)) {
             DTP_TRY(write_value(c, p->updates[u].target, p->n_instrs, true, err));
         }
     }

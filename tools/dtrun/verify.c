@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/transform/microbatch.h"
 #include "cost_models/job.h"
 #include "tools/run_report.h"
 #include "tools/dtrun/options.h"
@@ -16,8 +17,10 @@ typedef struct verify_command {
     dtp_verify_options options;
     dtrun_feeds feed_specs;
     tool_job job;
-    dtp_graph *precise;         /* the model in the job's precision; NULL: it is f32 */
-    const dtp_graph *reference; /* without recomputation and microbatches; NULL: the job's */
+    dtp_graph *precise; /* the model in the job's precision; NULL: it is f32 */
+    const dtp_graph
+        *reference; /* without recomputation and microbatches; NULL: the job's, also where
+                                   parts of a batch have statistics of their own */
     dtp_ctx ctx;
 } verify_command;
 
@@ -89,9 +92,10 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
     if (!dtp_precision_is_f32(precision)) {
         DTP_TRY(dtp_graph_with_precision(c->job.model, precision, &c->precise, err));
     }
-    c->reference = c->precise != NULL                            ? c->precise
-                   : dtp_graph_variant_any(&c->job.run->variant) ? c->job.model
-                                                                 : NULL;
+    c->reference = dtp_microbatch_has_statistics(c->job.run->graph) ? NULL
+                   : c->precise != NULL                             ? c->precise
+                   : dtp_graph_variant_any(&c->job.run->variant)    ? c->job.model
+                                                                    : NULL;
     return tool_run_ranks(&c->ranks, dtp_job_mesh(c->job.run), verify_rank, c, err);
 }
 

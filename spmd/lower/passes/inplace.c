@@ -6,6 +6,7 @@
  * the same instruction lies in that buffer (the same operand given twice is harmless to an op that
  * works element by element).
  */
+#include "core/transform/microbatch.h"
 #include "spmd/lower/passes/passes.h"
 #include "spmd/program/program_internal.h"
 
@@ -94,11 +95,11 @@ dtp_status dtp_program__resolve_updates(dtp_program *p, dtp_arena *scratch, dtp_
             dtp_value_id copy;
             const dtp_value *value = &p->values[u->value], *target = &p->values[u->target];
             dtp_value_kind root = p->values[dtp_value_root(p, u->value)].kind;
-            if (target->tensor >= 0 && p->graph->tensors[target->tensor].per_step) {
-                return DTP_FAIL(
-                    err, DTP_UNSUPPORTED,
-                    "the sum over microbatches '%s' has another layout than its value '%s'",
-                    target->name, value->name);
+            if (value->tensor >= 0 && dtp_microbatch_changes(p->graph, value->tensor)) {
+                return DTP_FAIL(err, DTP_UNSUPPORTED,
+                                "'%s', which every microbatch changes, has another layout than its "
+                                "value '%s', or is read behind it",
+                                target->name, value->name);
             }
             if (!dtp_layout_equal(&value->layout, &target->layout) || root == DTP_VALUE_RESIDENT) {
                 return DTP_FAIL(err, DTP_UNSUPPORTED,

@@ -53,7 +53,8 @@
     OP(clamp_grad, x >= a && x <= b ? y : 0.0f)                                                    \
     OP(quantize_e4m3, dtp_quantized(x, y, 8, 121, 3))                                              \
     OP(quantize_e5m2, dtp_quantized(x, y, 15, 113, 2))                                             \
-    OP(in_training, x)
+    OP(in_training, x)                                                                             \
+    OP(follow, y)
 
 /* Of floats, where a NaN on either side wins, and of integers, which wrap around. */
 #define DTP_CUDA_ARITHMETIC(OP)                                                                    \
