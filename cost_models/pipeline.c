@@ -97,10 +97,9 @@ int32_t dtp_pipeline_sends(const dtp_graph *g, const dtp_transfer *transfer)
     return transfer->section < DTP_SECTION_UPDATE && !transfer->once ? g->microbatches : 1;
 }
 
-/* Per rank. */
-static int64_t sent_bytes(const dtp_pipeline *p, const dtp_transfer *x)
+int64_t dtp_transfer_bytes(const dtp_program *const *chunks, const dtp_transfer *x)
 {
-    const dtp_program *from = p->programs[x->from];
+    const dtp_program *from = chunks[x->from];
     return from->values[from->tensor_value[x->into >= 0 ? x->into : x->tensor]].bytes;
 }
 
@@ -118,8 +117,9 @@ static dtp_status add_sends(const dtp_pipeline *p, const dtp_pricer *pricer, int
     DTP_TRY(dtp_pipeline_between(pricer, g->stages->n, &between, err));
     for (int32_t k = 0; k < g->stages->n_transfers; k++) {
         const dtp_transfer *x = &g->stages->transfers[k];
-        const double s = dtp_pipeline_send_s(&between, sent_bytes(p, x),
-                                             dtp_transfer_hops(g->stages, x->from, x->to));
+        const double s =
+            dtp_pipeline_send_s(&between, dtp_transfer_bytes(p->programs[0]->chunks, x),
+                                dtp_transfer_hops(g->stages, x->from, x->to));
         if (!dtp_cost_add(cost_ps, dtp_picoseconds(s), dtp_pipeline_sends(g, x))) {
             return too_dear(err);
         }
@@ -148,7 +148,7 @@ static dtp_status find_messages(dtp_pipeline *p, const dtp_pricer *pricer, dtp_e
             t->messages[t->n_messages++] = (dtp_stage_message){
                 .from = x->from, .to = x->to, .section = x->section, .once = x->once};
         }
-        t->messages[i].bytes += sent_bytes(p, x);
+        t->messages[i].bytes += dtp_transfer_bytes(p->programs[0]->chunks, x);
     }
     for (int32_t i = 0; i < t->n_messages; i++) {
         dtp_stage_message *x = &t->messages[i];
@@ -165,18 +165,20 @@ static dtp_status find_sections(dtp_pipeline *p, const dtp_pricer *pricer, dtp_e
     for (int32_t k = 0; k < 2 * n_sections * p->n; k++) {
         const dtp_program *program = p->programs[k / 2 / n_sections];
         dtp_schedule_result r;
-        if (!dtp_schedule_section(program, pricer->machine, dtp_pricer_overlaps(pricer),
-                                  k / 2 % n_sections, k % 2 == 0, &r)) {
+        dtp_schedule_task *tasks =
+            dtp_schedule_section(program, pricer->machine, dtp_pricer_overlaps(pricer),
+                                 k / 2 % n_sections, k % 2 == 0, &r);
+        if (tasks == NULL) {
             return DTP_FAIL(err, DTP_NOMEM, "out of memory for a timeline of %d instructions",
                             program->n_instrs);
         }
+        free(tasks);
         p->times.section_s[k] = r.end_s;
     }
     return DTP_OK;
 }
 
-/* Seconds in which a stage runs sections. */
-static double work_s(const dtp_pipeline *p, int32_t s)
+double dtp_pipeline_work_s(const dtp_pipeline *p, int32_t s)
 {
     const int32_t n_sections = DTP_SECTION_UPDATE + p->table.n_parts;
     double all = 0.0;
@@ -211,7 +213,8 @@ static void add_prediction(dtp_prediction *to, const dtp_prediction *x)
 static dtp_status replay(dtp_pipeline *p, dtp_prediction *out, dtp_err *err)
 {
     dtp_pipeline_times without = p->times;
-    double most = 0.0, mean = 0.0, unsent_s;
+    dtp_pipeline_step sent, unsent;
+    double most = 0.0, mean = 0.0;
     dtp_arena *arena = dtp_arena_create();
     without.n_messages = p->times.n_messages;
     dtp_status s = DTP_NEW(arena, without.messages, without.n_messages, err);
@@ -219,17 +222,18 @@ static dtp_status replay(dtp_pipeline *p, dtp_prediction *out, dtp_err *err)
         without.messages[k] = p->times.messages[k];
         without.messages[k].time_s = 0.0;
     }
-    s = s == DTP_OK ? dtp_pipeline_replay(&p->table, &p->times, arena, &out->step_time_s, NULL, err)
-                    : s;
-    s = s == DTP_OK ? dtp_pipeline_replay(&p->table, &without, arena, &unsent_s, NULL, err) : s;
+    s = s == DTP_OK ? dtp_pipeline_replay(&p->table, &p->times, arena, &sent, err) : s;
+    s = s == DTP_OK ? dtp_pipeline_replay(&p->table, &without, arena, &unsent, err) : s;
     dtp_arena_destroy(arena);
     DTP_TRY(s);
     for (int32_t k = 0; k < p->table.n_stages; k++) {
-        most = work_s(p, k) > most ? work_s(p, k) : most;
-        mean += work_s(p, k) / p->table.n_stages;
+        const double work_s = dtp_pipeline_work_s(p, k);
+        most = work_s > most ? work_s : most;
+        mean += work_s / p->table.n_stages;
     }
-    out->exposed_sends_s = out->step_time_s - unsent_s;
-    out->bubble_s = unsent_s - most;
+    out->step_time_s = sent.end_s;
+    out->exposed_sends_s = sent.end_s - unsent.end_s;
+    out->bubble_s = unsent.end_s - most;
     out->imbalance_s = most - mean;
     return DTP_OK;
 }
@@ -249,17 +253,20 @@ dtp_status dtp_pipeline_predict(dtp_pipeline *p, const dtp_pricer *pricer, dtp_p
         DTP_TRY(find_sections(p, pricer, err));
         DTP_TRY(replay(p, &each[0], err));
         for (int32_t s = 1; s < p->table.n_stages; s++) {
-            most = work_s(p, s) > work_s(p, most) ? s : most;
+            most = dtp_pipeline_work_s(p, s) > dtp_pipeline_work_s(p, most) ? s : most;
         }
     }
-    *out = each[most];
-    for (int32_t c = most + p->table.n_stages; c < p->n; c += p->table.n_stages) {
-        add_prediction(out, &each[c]);
+    for (int32_t c = p->table.n_stages; c < p->n; c++) {
+        add_prediction(&each[c % p->table.n_stages], &each[c]);
     }
-    out->step_time_s = each[0].step_time_s;
+    p->stages = each;
+    *out = each[most];
     out->bubble_s = each[0].bubble_s;
     out->imbalance_s = each[0].imbalance_s;
     out->exposed_sends_s = each[0].exposed_sends_s;
+    for (int32_t k = p->table.n_stages - 1; k >= 0; k--) {
+        out->step_time_s = each[k].step_time_s = each[0].step_time_s;
+    }
     for (int32_t k = 0; k < p->table.n_stages; k++) {
         const bool larger = k == 0 || each[k].peak_bytes > out->peak_bytes;
         out->peak_stage = larger ? k : out->peak_stage;
@@ -400,7 +407,7 @@ static void print_action(const dtp_pipeline *p, const dtp_stage_action *a, dtp_s
 dtp_status dtp_pipeline_print_table(const dtp_pipeline *p, dtp_strbuf *out, dtp_err *err)
 {
     const bool times = p->times.section_s != NULL;
-    double **begin_s = NULL, end_s;
+    dtp_pipeline_step step = {0};
     for (int32_t k = 0; k < p->times.n_messages; k++) {
         const dtp_stage_message *x = &p->times.messages[k];
         char from[32], to[32];
@@ -410,19 +417,13 @@ dtp_status dtp_pipeline_print_table(const dtp_pipeline *p, dtp_strbuf *out, dtp_
                         dtp_section_name(x->section).text, dtp_byte_count((double)x->bytes).text,
                         dtp_seconds(x->time_s).text);
     }
-    if (times) {
-        DTP_TRY(DTP_NEW(p->arena, begin_s, p->table.n_stages, err));
-        for (int32_t s = 0; s < p->table.n_stages; s++) {
-            DTP_TRY(DTP_NEW(p->arena, begin_s[s], p->table.n_actions[s], err));
-        }
-        DTP_TRY(dtp_pipeline_replay(&p->table, &p->times, p->arena, &end_s, begin_s, err));
-    }
+    DTP_TRY(times ? dtp_pipeline_replay(&p->table, &p->times, p->arena, &step, err) : DTP_OK);
     for (int32_t s = 0; s < p->table.n_stages; s++) {
         dtp_strbuf_addf(out, "stage %d\n", s);
         for (int32_t i = 0; i < p->table.n_actions[s]; i++) {
             print_action(p, &p->table.actions[s][i], out);
             if (times) {
-                dtp_strbuf_addf(out, ", begins at %s", dtp_seconds(begin_s[s][i]).text);
+                dtp_strbuf_addf(out, ", begins at %s", dtp_seconds(step.begin_s[s][i]).text);
             }
             dtp_strbuf_add(out, "\n");
         }

@@ -24,10 +24,18 @@ typedef struct dtp_pipeline_times {
 /* How long a section takes. */
 double dtp_pipeline_section_s(const dtp_stage_table *table, const dtp_pipeline_times *times,
                               const dtp_stage_action *action);
-/* The end of the step. begin_s (may be NULL): by stage, by action, when it begins; the caller's.
- * Storage from `arena`. DTP_INVALID when stages wait for each other in a circle. */
+/* A step, from its begin. */
+typedef struct dtp_pipeline_step {
+    double end_s;
+    double **begin_s; /* by stage, by action: when it begins */
+    double *
+        *arrival_s; /* by message, by microbatch, of what goes once [0]: when it has arrived; -1:
+                           it is not sent */
+} dtp_pipeline_step;
+
+/* From `arena`. DTP_INVALID when stages wait for each other in a circle. */
 dtp_status dtp_pipeline_replay(const dtp_stage_table *table, const dtp_pipeline_times *times,
-                               dtp_arena *arena, double *end_s, double **begin_s,
+                               dtp_arena *arena, dtp_pipeline_step *out,
                                dtp_err *err) DTP_MUST_CHECK;
 
 typedef struct dtp_pipeline {
@@ -36,6 +44,7 @@ typedef struct dtp_pipeline {
     dtp_program **programs; /* by chunk; each is checked, as is the table */
     dtp_stage_table table;
     dtp_pipeline_times times; /* of a prediction */
+    dtp_prediction *stages;   /* of a prediction, by stage: its own times, collectives and peak */
 } dtp_pipeline;
 
 /* Lowers every chunk of a graph that has stages (options->chunk apart). The programs borrow as
@@ -64,6 +73,10 @@ dtp_status dtp_pipeline_between(const dtp_pricer *pricer, int32_t n_stages, dtp_
 /* Seconds that a message of so many bytes per rank takes from a stage to one `hops` behind it,
  * negative: before it, 0: a copy on the stage. `between`: dtp_pipeline_between. */
 double dtp_pipeline_send_s(const dtp_pricer *between, int64_t bytes, int32_t hops);
+/* Seconds in which a stage runs sections. */
+double dtp_pipeline_work_s(const dtp_pipeline *pipeline, int32_t stage);
+/* Bytes per rank of one transfer; `chunks`: the programs of all chunks. */
+int64_t dtp_transfer_bytes(const dtp_program *const *chunks, const dtp_transfer *transfer);
 /* How often a step sends a tensor. */
 int32_t dtp_pipeline_sends(const dtp_graph *g, const dtp_transfer *transfer);
 

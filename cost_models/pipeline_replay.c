@@ -13,7 +13,8 @@ typedef struct replay {
     const dtp_pipeline_times *times;
     int32_t *run;       /* by stage: actions that have ended, */
     double *now_s;      /* and when the last of them did */
-    double **end_s;     /* by stage, by action */
+    double **begin_s;   /* by stage, by action */
+    double **end_s;     /* the same */
     int32_t *place[2];  /* by chunk * M + microbatch: of its forward and its backward section */
     int32_t *before;    /* the same: which of them had the slot before; -1 = none */
     int32_t *n_sent;    /* by message: how many are sent, */
@@ -120,6 +121,7 @@ static dtp_status create(replay *r, dtp_arena *arena, dtp_err *err)
     int32_t *holds;
     DTP_TRY(DTP_NEW(arena, r->run, t->n_stages, err));
     DTP_TRY(DTP_NEW(arena, r->now_s, t->n_stages, err));
+    DTP_TRY(DTP_NEW(arena, r->begin_s, t->n_stages, err));
     DTP_TRY(DTP_NEW(arena, r->end_s, t->n_stages, err));
     DTP_TRY(DTP_NEW(arena, r->place[0], all, err));
     DTP_TRY(DTP_NEW(arena, r->place[1], all, err));
@@ -134,6 +136,7 @@ static dtp_status create(replay *r, dtp_arena *arena, dtp_err *err)
         }
     }
     for (int32_t s = 0; s < t->n_stages; s++) {
+        DTP_TRY(DTP_NEW(arena, r->begin_s[s], t->n_actions[s], err));
         DTP_TRY(DTP_NEW(arena, r->end_s[s], t->n_actions[s], err));
         DTP_TRY(DTP_NEW(arena, holds, t->slots[s], err));
         memset(holds, -1, (size_t)t->slots[s] * sizeof *holds);
@@ -152,26 +155,23 @@ static dtp_status create(replay *r, dtp_arena *arena, dtp_err *err)
 }
 
 dtp_status dtp_pipeline_replay(const dtp_stage_table *t, const dtp_pipeline_times *times,
-                               dtp_arena *arena, double *end_s, double **begin_s, dtp_err *err)
+                               dtp_arena *arena, dtp_pipeline_step *out, dtp_err *err)
 {
     replay r = {.t = t, .times = times};
     bool moved = true;
-    *end_s = 0.0;
     DTP_TRY(create(&r, arena, err));
+    *out = (dtp_pipeline_step){.begin_s = r.begin_s, .arrival_s = r.arrival_s};
     while (moved) {
         moved = false;
         for (int32_t s = 0; s < t->n_stages; s++) {
             while (r.run[s] < t->n_actions[s]) {
                 const int32_t i = r.run[s];
-                const double begin = ready_s(&r, s);
-                if (begin < 0.0) {
+                r.begin_s[s][i] = ready_s(&r, s);
+                if (r.begin_s[s][i] < 0.0) {
                     break;
                 }
                 r.now_s[s] = r.end_s[s][i] =
-                    begin + dtp_pipeline_section_s(t, times, &t->actions[s][i]);
-                if (begin_s != NULL) {
-                    begin_s[s][i] = begin;
-                }
+                    r.begin_s[s][i] + dtp_pipeline_section_s(t, times, &t->actions[s][i]);
                 r.run[s]++;
                 moved = true;
             }
@@ -189,10 +189,10 @@ dtp_status dtp_pipeline_replay(const dtp_stage_table *t, const dtp_pipeline_time
                             "action %d",
                             s, r.run[s]);
         }
-        *end_s = r.now_s[s] > *end_s ? r.now_s[s] : *end_s;
+        out->end_s = r.now_s[s] > out->end_s ? r.now_s[s] : out->end_s;
     }
     for (int32_t k = 0; k < times->n_messages; k++) { /* new values of copies */
-        *end_s = r.free_s[k] > *end_s ? r.free_s[k] : *end_s;
+        out->end_s = r.free_s[k] > out->end_s ? r.free_s[k] : out->end_s;
     }
     return DTP_OK;
 }

@@ -337,25 +337,27 @@ dtp_schedule_task *dtp_schedule_simulate(const dtp_program *p, const dtp_machine
     return tasks;
 }
 
-bool dtp_schedule_section(const dtp_program *p, const dtp_machine *machine, bool overlaps,
-                          int32_t section, bool first, dtp_schedule_result *out)
+dtp_schedule_task *dtp_schedule_section(const dtp_program *p, const dtp_machine *machine,
+                                        bool overlaps, int32_t section, bool first,
+                                        dtp_schedule_result *out)
 {
     const int32_t from = dtp_section_begin(p, p->instrs, p->n_instrs, section);
     const int32_t to = dtp_section_begin(p, p->instrs, p->n_instrs, section + 1);
     const int32_t last = dtp_program_microbatches(p) - 1;
     dtp_schedule_task *tasks = calloc(2 * (size_t)(to - from) + 1, sizeof *tasks);
     task_list l = {0};
-    const bool ok = tasks != NULL && begin_tasks(&l, p, overlaps ? machine->host_s : 0.0, tasks);
-    if (ok) {
-        add_tasks(&l, from, to, first ? 0 : last);
-        if (!overlaps) {
-            one_at_a_time(l.next - tasks, tasks);
-        }
-        *out = dtp_schedule_run((int32_t)(l.next - tasks), tasks, machine->slowdown);
+    if (tasks == NULL || !begin_tasks(&l, p, overlaps ? machine->host_s : 0.0, tasks)) {
+        free(tasks);
+        return NULL;
     }
+    add_tasks(&l, from, to, first ? 0 : last);
+    if (!overlaps) {
+        one_at_a_time(l.next - tasks, tasks);
+    }
+    *out = dtp_schedule_run((int32_t)(l.next - tasks), tasks, machine->slowdown);
+    merge_chunks(l.next - tasks, tasks);
     free(l.started);
-    free(tasks);
-    return ok;
+    return tasks;
 }
 
 bool dtp_schedule_program(const dtp_program *p, const dtp_machine *machine,

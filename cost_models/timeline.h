@@ -54,10 +54,11 @@ bool dtp_schedule_tasks(const dtp_program *p, double host_s, dtp_schedule_task *
 dtp_schedule_task *dtp_schedule_simulate(const dtp_program *p, const dtp_machine *machine,
                                          bool overlaps, dtp_schedule_result *out);
 
-/* One section of a stage alone (dtp_instr_section), in the first microbatch or in another one; as
- * dtp_schedule_simulate. False when out of memory. */
-bool dtp_schedule_section(const dtp_program *p, const dtp_machine *machine, bool overlaps,
-                          int32_t section, bool first, dtp_schedule_result *out);
+/* The same of one section of a stage alone (dtp_instr_section), in the first microbatch or in
+ * another one. */
+dtp_schedule_task *dtp_schedule_section(const dtp_program *p, const dtp_machine *machine,
+                                        bool overlaps, int32_t section, bool first,
+                                        dtp_schedule_result *out);
 
 /* The result where the machine overlaps. exposed_s (may be NULL): by instruction, over all times
  * that a step runs it. False as above; results are then unset. */

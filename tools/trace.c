@@ -39,16 +39,22 @@ static void add_event(tool_trace *t, const tool_field *fields)
 /* Of the current process. Threads of different processes have different numbers: Perfetto names
  * threads by theirs alone. */
 #define FIELDS_PLACE(t, queue)                                                                     \
-    FIELD_INT("pid", (t)->n_processes), FIELD_INT("tid", 4 * (t)->n_processes + (int)(queue))
+    FIELD_INT("pid", (t)->n_processes),                                                            \
+        FIELD_INT("tid", (t)->threads *(t)->n_processes + (int32_t)(queue))
 #define FIELDS_TIME(begin, end)                                                                    \
     FIELD_REAL("ts", us_of(grid_ps(begin))), FIELD_REAL("dur", us_of(grid_ps(end) - grid_ps(begin)))
 #define FIELD_US_IF(on, k, s) FIELD_REAL_IF(on, k, us_of((int64_t)llround(1e12 * (s))))
 
-static void add_name(tool_trace *t, const char *what, tool_queue queue, const char *name)
+static void add_name(tool_trace *t, const char *what, int32_t queue, const char *name)
 {
     add_event(t,
               TOOL_FIELDS(FIELD_TEXT("ph", "M"), FIELD_TEXT("name", what), FIELDS_PLACE(t, queue),
                           FIELD_OBJECT("args", FIELD_TEXT("name", name))));
+}
+
+void tool_trace_thread(tool_trace *t, int32_t queue, const char *name)
+{
+    add_name(t, "thread_name", queue, name);
 }
 
 void tool_trace_name(const dtp_program *p, const dtp_instr *instr, dtp_strbuf *out)
@@ -120,9 +126,10 @@ void tool_trace_more(const dtp_program *p, const dtp_instr *instr, dtp_strbuf *o
 static void add_flow(tool_trace *t, const tool_slice *slice, const char *phase, int32_t start,
                      double s)
 {
-    const int64_t of_process = (int64_t)dtp_program_microbatches(t->program) * t->program->n_instrs;
-    const int64_t id =
-        t->n_processes * of_process + (int64_t)slice->microbatch * t->program->n_instrs + start;
+    const int32_t chunk = t->program->chunk, chunks = dtp_graph_chunks(t->program->graph);
+    const int64_t of_chunk = (int64_t)dtp_program_microbatches(t->program) * t->most_instrs;
+    const int64_t id = (t->n_processes * (int64_t)chunks + chunk) * of_chunk +
+                       (int64_t)slice->microbatch * t->most_instrs + start;
     add_event(t, TOOL_FIELDS(FIELD_TEXT("ph", phase), FIELD_TEXT("name", "collective"),
                              FIELD_TEXT("cat", "collective"), FIELD_INT("id", id),
                              FIELDS_PLACE(t, slice->queue), FIELD_REAL("ts", us_of(grid_ps(s))),
@@ -223,13 +230,20 @@ static void write_left_out(tool_trace *t, tool_queue queue)
 dtp_status tool_trace_begin(tool_trace *t, const dtp_program *p, bool priced, int32_t processes,
                             dtp_err *err)
 {
-    const int32_t body = dtp_program_body(p) + 1;
-    *t = (tool_trace){.program = p, .priced = priced};
+    const int32_t n = p->chunks != NULL ? dtp_graph_chunks(p->graph) : 1;
+    int32_t body = 1; /* of a stage */
+    *t = (tool_trace){.program = p, .priced = priced, .threads = TOOL_N_QUEUES + 1};
+    for (int32_t k = 0; k < n; k++) {
+        const dtp_program *of = p->chunks != NULL ? p->chunks[k] : p;
+        body += dtp_program_body(of) / dtp_graph_stages(p->graph);
+        t->most_instrs = of->n_instrs > t->most_instrs ? of->n_instrs : t->most_instrs;
+    }
+    t->threads += p->chunks != NULL ? p->graph->stages->n_transfers + 1 : 0;
     t->whole = TOOL_TRACE_INSTRUCTIONS / processes / body;
     if (t->whole < dtp_program_microbatches(p)) { /* one of them is the last */
         t->whole = t->whole > 2 ? t->whole - 1 : 1;
     }
-    t->started_s = calloc((size_t)p->n_instrs + 1, sizeof *t->started_s);
+    t->started_s = calloc((size_t)t->most_instrs + 1, sizeof *t->started_s);
     t->processes = calloc((size_t)processes, sizeof *t->processes);
     dtp_json_begin_object(&t->w, NULL);
     dtp_json_write_string(&t->w, "displayTimeUnit", "ns");
@@ -247,14 +261,23 @@ void tool_trace_free(tool_trace *t)
 
 void tool_trace_process(tool_trace *t, const tool_totals *totals)
 {
-    char name[32];
+    const bool predicted = totals->rank == TOOL_TRACE_PREDICTED;
+    char rank[32] = "every rank", stage[32] = "";
+    dtp_strbuf name = {0};
     t->processes[t->n_processes++] = *totals;
     memset(t->left, 0, sizeof t->left);
-    (void)snprintf(name, sizeof name, "rank %d, measured", totals->rank);
-    add_name(t, "process_name", TOOL_COMPUTE,
-             totals->rank == TOOL_TRACE_PREDICTED ? "every rank, predicted" : name);
-    add_name(t, "thread_name", TOOL_COMPUTE, "compute");
-    add_name(t, "thread_name", TOOL_COMMUNICATION, "communication");
+    if (!predicted) {
+        (void)snprintf(rank, sizeof rank, "rank %d", totals->rank);
+    }
+    if (totals->stage >= 0) {
+        (void)snprintf(stage, sizeof stage, " of stage %d", totals->stage);
+        tool_trace_thread(t, TOOL_SECTIONS, "sections");
+    }
+    dtp_strbuf_addf(&name, "%s%s, %s", rank, stage, predicted ? "predicted" : "measured");
+    add_name(t, "process_name", TOOL_COMPUTE, dtp_strbuf_text(&name));
+    dtp_strbuf_free(&name);
+    tool_trace_thread(t, TOOL_COMPUTE, "compute");
+    tool_trace_thread(t, TOOL_COMMUNICATION, "communication");
 }
 
 void tool_trace_slice(tool_trace *t, const tool_slice *slice)
@@ -264,6 +287,46 @@ void tool_trace_slice(tool_trace *t, const tool_slice *slice)
     } else {
         write_slice(t, slice);
     }
+}
+
+bool tool_trace_enter(tool_trace *t, const dtp_stage_action *a)
+{
+    t->program = t->program->chunks[a->chunk];
+    return !is_left_out(t, a->microbatch);
+}
+
+void tool_trace_stage_slice(tool_trace *t, const tool_stage_slice *slice)
+{
+    const dtp_stage_action *a = slice->action;
+    const bool update = a->section >= DTP_SECTION_UPDATE, sends = strcmp(slice->what, "send") == 0;
+    const int32_t n = dtp_graph_stages(t->program->graph), chunk = a->chunk / n;
+    const bool chunks = dtp_graph_chunks(t->program->graph) > n;
+    dtp_strbuf name = {0};
+    if (strcmp(slice->what, "section") != 0) {
+        dtp_strbuf_addf(&name, "%s ", slice->what);
+    }
+    if (update) {
+        dtp_strbuf_add(&name, dtp_section_name(a->section).text);
+    } else {
+        dtp_strbuf_addf(&name, "%c%d", a->section == DTP_SECTION_FORWARD ? 'F' : 'B',
+                        a->microbatch);
+    }
+    if (chunks) {
+        dtp_strbuf_addf(&name, " chunk %d", chunk);
+    }
+    if (slice->to >= 0) {
+        dtp_strbuf_addf(&name, " to stage %d", slice->to);
+    }
+    add_event(t, TOOL_FIELDS(FIELD_TEXT("ph", "X"), FIELD_BUFFER("name", &name),
+                             FIELD_TEXT("cat", slice->what), FIELDS_PLACE(t, slice->queue),
+                             FIELDS_TIME(slice->begin_s, slice->end_s),
+                             FIELD_OBJECT("args",
+                                          FIELD_TEXT("section", dtp_section_name(a->section).text),
+                                          FIELD_INT_IF(chunks, "chunk", chunk),
+                                          FIELD_INT_IF(!update, "microbatch", a->microbatch),
+                                          FIELD_INT_IF(a->slot >= 0, "slot", a->slot),
+                                          FIELD_INT_IF(slice->to >= 0, "to", slice->to),
+                                          FIELD_INT_IF(sends, "bytes", slice->bytes))));
 }
 
 void tool_trace_process_end(tool_trace *t)
@@ -281,11 +344,13 @@ static void process_row(tool_rows *rows, const void *user, int32_t i)
     const bool predicted = totals->rank == TOOL_TRACE_PREDICTED;
     tool_row(rows, TOOL_FIELDS(FIELD_INT("pid", i + 1), FIELD_BOOL("predicted", predicted),
                                FIELD_INT_IF(!predicted, "rank", totals->rank),
+                               FIELD_INT_IF(totals->stage >= 0, "stage", totals->stage),
                                FIELD_REAL("step_time_s", totals->step_time_s),
                                FIELD_REAL("compute_s", totals->compute_s),
                                FIELD_REAL("comm_s", totals->comm_s),
                                FIELD_REAL("exposed_comm_s", totals->exposed_comm_s),
-                               FIELD_REAL_IF(predicted, "host_s", totals->host_s)));
+                               FIELD_REAL_IF(predicted, "host_s", totals->host_s),
+                               FIELD_REAL_IF(totals->stage >= 0, "work_s", totals->work_s)));
 }
 
 dtp_status tool_trace_end(tool_trace *t, dtp_strbuf *out, dtp_err *err)
@@ -293,6 +358,7 @@ dtp_status tool_trace_end(tool_trace *t, dtp_strbuf *out, dtp_err *err)
     const dtp_program *p = t->program;
     const int32_t runs = dtp_program_microbatches(p);
     const int32_t left_out = t->whole < runs ? runs - 1 - t->whole : 0;
+    const int32_t n_stages = dtp_graph_stages(p->graph);
     char mesh[DTP_MESH_TEXT_BYTES];
     dtp_mesh_print(&p->mesh, mesh);
     dtp_json_end_array(&t->w);
@@ -300,14 +366,14 @@ dtp_status tool_trace_end(tool_trace *t, dtp_strbuf *out, dtp_err *err)
         &t->w,
         TOOL_FIELDS(FIELD_OBJECT(
             "otherData", FIELD_TEXT("format", "dtp.trace/1"), FIELD_TEXT("model", p->graph->name),
-            FIELD_TEXT("mesh", mesh), FIELD_INT("ranks", dtp_mesh_ranks(&p->mesh)),
-            FIELD_INT("microbatches", runs), FIELD_INT("microbatches_left_out", left_out),
+            FIELD_TEXT("mesh", mesh), FIELD_INT("ranks", n_stages * dtp_mesh_ranks(&p->mesh)),
+            FIELD_INT_IF(n_stages > 1, "stages", n_stages), FIELD_INT("microbatches", runs),
+            FIELD_INT("microbatches_left_out", left_out),
             FIELD_LIST("processes", t->n_processes, process_row, t))));
     tool_report_end(&t->w);
     if (left_out > 0) {
-        (void)fprintf(stderr,
-                      "trace: microbatches %d to %d of %d are one slice: they are too many\n",
-                      t->whole, runs - 2, runs);
+        (void)fprintf(stderr, "trace: microbatches %d to %d of %d are %s: they are too many\n",
+                      t->whole, runs - 2, runs, n_stages > 1 ? "sections alone" : "one slice");
     }
     dtp_strbuf_join(out, &t->w.buf);
     return out->failed ? DTP_FAIL(err, DTP_NOMEM, "no memory for a trace") : DTP_OK;
@@ -315,152 +381,224 @@ dtp_status tool_trace_end(tool_trace *t, dtp_strbuf *out, dtp_err *err)
 
 /* ---- predicted ---- */
 
+/* Writes what was simulated: of a whole step, or of a section that begins at zero_s. */
+typedef struct task_writer {
+    tool_trace *t;
+    double host_s, zero_s;
+    double now_s;    /* of compute */
+    double *ended_s; /* by START */
+} task_writer;
+
 /* The slices of a task of instruction i: what the host does for it, and itself. */
-static void add_task(tool_trace *t, const dtp_schedule_task *task, int32_t microbatch,
-                     double host_s)
+static void add_task(const task_writer *w, const dtp_schedule_task *task, int32_t microbatch)
 {
     tool_slice slice = {.queue = TOOL_HOST,
                         .instr = task->instr,
                         .microbatch = microbatch,
-                        .begin_s = task->issued_s - host_s,
-                        .end_s = task->issued_s};
-    if (host_s > 0 && !t->program->instrs[task->instr].joined) {
-        tool_trace_slice(t, &slice);
+                        .begin_s = w->zero_s + task->issued_s - w->host_s,
+                        .end_s = w->zero_s + task->issued_s};
+    if (w->host_s > 0 && !w->t->program->instrs[task->instr].joined) {
+        tool_trace_slice(w->t, &slice);
     }
     slice.queue = task->lane != DTP_LANE_COMPUTE ? TOOL_COMMUNICATION : TOOL_COMPUTE;
-    slice.begin_s = task->begin_s;
-    slice.end_s = task->end_s;
+    slice.begin_s = w->zero_s + task->begin_s;
+    slice.end_s = w->zero_s + task->end_s;
     slice.exposed_s = task->exposed_s;
-    tool_trace_slice(t, &slice);
+    tool_trace_slice(w->t, &slice);
 }
 
-/* A microbatch, whose first task is `task`; compute is at *now_s. Returns the task after it. */
-static const dtp_schedule_task *add_tasks(tool_trace *t, const dtp_schedule_task *task, int32_t j,
-                                          double host_s, double *ended_s, double *now_s)
+/* Instructions from..to - 1 of a microbatch, the first of which has `task`. Returns the task after
+ * the last. */
+static const dtp_schedule_task *add_tasks(task_writer *w, const dtp_schedule_task *task,
+                                          int32_t from, int32_t to, int32_t j)
 {
-    const dtp_program *p = t->program;
-    for (int32_t i = 0; i < p->n_instrs; i++) {
+    const dtp_program *p = w->t->program;
+    for (int32_t i = from; i < to; i++) {
         const dtp_instr *instr = &p->instrs[i];
         if (!dtp_instr_runs_in(p, instr, j)) {
             continue;
         }
         if (instr->kind == DTP_INSTR_WAIT) {
-            const double until_s = fmax(*now_s, ended_s[instr->pair]);
-            const tool_slice wait = {TOOL_COMPUTE, i, j, *now_s, until_s, 0};
-            tool_trace_slice(t, &wait);
-            *now_s = until_s;
+            const double until_s = fmax(w->now_s, w->ended_s[instr->pair]);
+            const tool_slice wait = {TOOL_COMPUTE, i, j, w->now_s, until_s, 0};
+            tool_trace_slice(w->t, &wait);
+            w->now_s = until_s;
             continue;
         }
-        add_task(t, task, j, host_s);
-        ended_s[i] = task->end_s;
-        *now_s = task->lane != DTP_LANE_COMPUTE ? *now_s : task->end_s;
+        add_task(w, task, j);
+        w->ended_s[i] = w->zero_s + task->end_s;
+        w->now_s = task->lane != DTP_LANE_COMPUTE ? w->now_s : w->zero_s + task->end_s;
         task++;
     }
     return task;
 }
 
-dtp_status tool_trace_predicted(tool_trace *t, const dtp_machine *machine,
-                                const dtp_prediction *predicted, dtp_err *err)
+/* A step of one program. */
+static dtp_status add_step(task_writer *w, const dtp_machine *machine, bool overlaps,
+                           const dtp_prediction *predicted, dtp_err *err)
 {
-    const dtp_program *p = t->program;
-    const bool overlaps = machine->overlap && p->target->asynchronous;
-    const double host_s = overlaps ? machine->host_s : 0;
+    tool_trace *t = w->t;
     dtp_schedule_result result;
-    dtp_schedule_task *tasks = dtp_schedule_simulate(p, machine, overlaps, &result);
-    double *ended_s = calloc((size_t)p->n_instrs + 1, sizeof *ended_s), now_s = 0;
-    const dtp_status s = DTP_MEMORY(err, tasks, ended_s);
-    if (s == DTP_OK) {
-        tool_trace_process(t, &(tool_totals){TOOL_TRACE_PREDICTED, predicted->step_time_s,
-                                             predicted->compute_s, predicted->comm_s,
-                                             predicted->exposed_comm_s, predicted->host_s});
-        if (host_s > 0) {
-            add_name(t, "thread_name", TOOL_HOST, "host");
-        }
-        const dtp_schedule_task *task = tasks;
-        for (int32_t j = 0; j < dtp_program_microbatches(p); j++) {
-            task = add_tasks(t, task, j, host_s, ended_s, &now_s);
-        }
-        tool_trace_process_end(t);
+    dtp_schedule_task *tasks = dtp_schedule_simulate(t->program, machine, overlaps, &result);
+    DTP_TRY(DTP_MEMORY(err, tasks));
+    tool_trace_process(t, &(tool_totals){.rank = TOOL_TRACE_PREDICTED,
+                                         .stage = -1,
+                                         .step_time_s = predicted->step_time_s,
+                                         .compute_s = predicted->compute_s,
+                                         .comm_s = predicted->comm_s,
+                                         .exposed_comm_s = predicted->exposed_comm_s,
+                                         .host_s = predicted->host_s});
+    if (w->host_s > 0) {
+        tool_trace_thread(t, TOOL_HOST, "host");
     }
-    free(ended_s);
+    const dtp_schedule_task *task = tasks;
+    for (int32_t j = 0; j < dtp_program_microbatches(t->program); j++) {
+        task = add_tasks(w, task, 0, t->program->n_instrs, j);
+    }
+    tool_trace_process_end(t);
     free(tasks);
-    return s;
+    return DTP_OK;
 }
 
-dtp_status tool_trace_program(const dtp_program *p, const dtp_machine *machine,
-                              const dtp_prediction *predicted, dtp_strbuf *out, dtp_err *err)
-{
-    tool_trace t;
-    dtp_status s = tool_trace_begin(&t, p, true, 1, err);
-    s = s == DTP_OK ? tool_trace_predicted(&t, machine, predicted, err) : s;
-    s = s == DTP_OK ? tool_trace_end(&t, out, err) : s;
-    tool_trace_free(&t);
-    return s;
-}
+/* ---- predicted, of stages ---- */
 
-/* ---- stages ---- */
+/* A section as it is simulated: in the first microbatch, and in others. */
+typedef struct simulated_section {
+    dtp_schedule_task *tasks;
+    dtp_schedule_result result;
+} simulated_section;
 
-static void add_section(tool_trace *t, const dtp_pipeline *p, const dtp_stage_action *a,
-                        double begin_s, double end_s)
-{
-    const bool update = a->section >= DTP_SECTION_UPDATE, chunks = p->n > p->table.n_stages;
-    const int32_t chunk = a->chunk / p->table.n_stages;
-    dtp_strbuf name = {0};
-    dtp_strbuf_add(&name, dtp_section_name(a->section).text);
-    if (chunks) {
-        dtp_strbuf_addf(&name, " chunk %d", chunk);
-    }
-    if (!update) {
-        dtp_strbuf_addf(&name, " microbatch %d", a->microbatch);
-    }
-    add_event(t, TOOL_FIELDS(FIELD_TEXT("ph", "X"), FIELD_BUFFER("name", &name),
-                             FIELD_TEXT("cat", "section"), FIELDS_PLACE(t, TOOL_COMPUTE),
-                             FIELDS_TIME(begin_s, end_s),
-                             FIELD_OBJECT("args",
-                                          FIELD_TEXT("section", dtp_section_name(a->section).text),
-                                          FIELD_INT_IF(chunks, "chunk", chunk),
-                                          FIELD_INT_IF(!update, "microbatch", a->microbatch),
-                                          FIELD_INT_IF(!update, "slot", a->slot))));
-}
-
-static dtp_status add_stages(tool_trace *t, const dtp_pipeline *p, const dtp_prediction *predicted,
-                             dtp_arena *arena, dtp_err *err)
+/* The sections of a stage in the order of its table, each with its instructions. */
+static void add_stage(task_writer *w, const dtp_pipeline *p, int32_t s,
+                      const dtp_pipeline_step *step, const simulated_section *sections)
 {
     const dtp_stage_table *table = &p->table;
-    const tool_totals totals = {TOOL_TRACE_PREDICTED, predicted->step_time_s,
-                                (double)NAN,          (double)NAN,
-                                (double)NAN,          (double)NAN};
-    double **begin_s, end_s;
-    DTP_TRY(DTP_NEW(arena, begin_s, table->n_stages, err));
-    for (int32_t s = 0; s < table->n_stages; s++) {
-        DTP_TRY(DTP_NEW(arena, begin_s[s], table->n_actions[s], err));
+    const int32_t n_sections = DTP_SECTION_UPDATE + table->n_parts;
+    tool_totals totals = {.rank = TOOL_TRACE_PREDICTED,
+                          .stage = s,
+                          .step_time_s = step->end_s,
+                          .compute_s = p->stages[s].compute_s,
+                          .comm_s = p->stages[s].comm_s,
+                          .work_s = dtp_pipeline_work_s(p, s)};
+    for (int32_t i = 0; i < table->n_actions[s]; i++) {
+        const dtp_stage_action *a = &table->actions[s][i];
+        const int32_t k = 2 * (a->chunk * n_sections + a->section) + (a->microbatch > 0 ? 1 : 0);
+        totals.exposed_comm_s += sections[k].result.exposed_comm_s;
+        totals.host_s += sections[k].result.host_s;
     }
-    DTP_TRY(dtp_pipeline_replay(table, &p->times, arena, &end_s, begin_s, err));
-    for (int32_t s = 0; s < table->n_stages; s++) {
-        char name[48];
-        t->processes[t->n_processes++] = totals;
-        (void)snprintf(name, sizeof name, "every rank of stage %d, predicted", s);
-        add_name(t, "process_name", TOOL_COMPUTE, name);
-        add_name(t, "thread_name", TOOL_COMPUTE, "sections");
-        for (int32_t i = 0; i < table->n_actions[s]; i++) {
-            const dtp_stage_action *a = &table->actions[s][i];
-            add_section(t, p, a, begin_s[s][i],
-                        begin_s[s][i] + dtp_pipeline_section_s(table, &p->times, a));
+    tool_trace_process(w->t, &totals);
+    if (w->host_s > 0) {
+        tool_trace_thread(w->t, TOOL_HOST, "host");
+    }
+    for (int32_t i = 0; i < table->n_actions[s]; i++) {
+        const dtp_stage_action *a = &table->actions[s][i];
+        const dtp_program *program = p->programs[a->chunk];
+        const int32_t k = 2 * (a->chunk * n_sections + a->section) + (a->microbatch > 0 ? 1 : 0);
+        w->zero_s = w->now_s = step->begin_s[s][i];
+        tool_trace_stage_slice(
+            w->t,
+            &(tool_stage_slice){TOOL_SECTIONS, "section", a, w->zero_s,
+                                w->zero_s + dtp_pipeline_section_s(table, &p->times, a), 0, -1});
+        if (tool_trace_enter(w->t, a)) {
+            (void)add_tasks(
+                w, sections[k].tasks,
+                dtp_section_begin(program, program->instrs, program->n_instrs, a->section),
+                dtp_section_begin(program, program->instrs, program->n_instrs, a->section + 1),
+                a->microbatch);
         }
+    }
+}
+
+/* What a stage sends, on a thread for each queue. */
+static void add_messages(tool_trace *t, const dtp_pipeline *p, int32_t s,
+                         const dtp_pipeline_step *step)
+{
+    const dtp_stage_table *table = &p->table;
+    int32_t queue = TOOL_SENDS;
+    for (int32_t k = 0; k < p->times.n_messages; k++) {
+        const dtp_stage_message *x = &p->times.messages[k];
+        const bool single = x->once || x->section >= DTP_SECTION_UPDATE;
+        dtp_strbuf name = {0};
+        if (x->from % table->n_stages != s) {
+            continue;
+        }
+        dtp_strbuf_addf(&name, "sends to stage %d", x->to % table->n_stages);
+        if (p->n > table->n_stages) {
+            dtp_strbuf_addf(&name, ", chunk %d", x->to / table->n_stages);
+        }
+        dtp_strbuf_addf(&name, ", behind %s", dtp_section_name(x->section).text);
+        tool_trace_thread(t, queue, dtp_strbuf_text(&name));
+        dtp_strbuf_free(&name);
+        for (int32_t m = 0; m < (single ? 1 : table->n_microbatches); m++) {
+            const dtp_stage_action of = {x->section, x->from,
+                                         single ? table->n_microbatches - 1 : m, -1};
+            const double arrives_s = step->arrival_s[k][m];
+            tool_trace_stage_slice(t, &(tool_stage_slice){queue, "send", &of, arrives_s - x->time_s,
+                                                          arrives_s, x->bytes,
+                                                          x->to % table->n_stages});
+        }
+        queue++;
+    }
+}
+
+static dtp_status simulate_sections(const dtp_pipeline *p, const dtp_machine *machine,
+                                    bool overlaps, simulated_section *out, dtp_err *err)
+{
+    const int32_t n_sections = DTP_SECTION_UPDATE + p->table.n_parts;
+    for (int32_t k = 0; k < 2 * n_sections * p->n; k++) {
+        out[k].tasks = dtp_schedule_section(p->programs[k / 2 / n_sections], machine, overlaps,
+                                            k / 2 % n_sections, k % 2 == 0, &out[k].result);
+        DTP_TRY(DTP_MEMORY(err, out[k].tasks));
     }
     return DTP_OK;
 }
 
-dtp_status tool_trace_pipeline(const dtp_pipeline *p, const dtp_prediction *predicted,
-                               dtp_strbuf *out, dtp_err *err)
+static dtp_status add_stages(task_writer *w, const dtp_pipeline *p, const dtp_machine *machine,
+                             bool overlaps, dtp_err *err)
+{
+    const int32_t n = 2 * (DTP_SECTION_UPDATE + p->table.n_parts) * p->n;
+    simulated_section *sections = calloc((size_t)n, sizeof *sections);
+    dtp_pipeline_step step;
+    dtp_arena *arena = dtp_arena_create();
+    dtp_status status = DTP_MEMORY(err, sections, arena);
+    status =
+        status == DTP_OK ? dtp_pipeline_replay(&p->table, &p->times, arena, &step, err) : status;
+    status = status == DTP_OK ? simulate_sections(p, machine, overlaps, sections, err) : status;
+    for (int32_t s = 0; s < p->table.n_stages && status == DTP_OK; s++) {
+        add_stage(w, p, s, &step, sections);
+        add_messages(w->t, p, s, &step);
+    }
+    for (int32_t k = 0; k < n && sections != NULL; k++) {
+        free(sections[k].tasks);
+    }
+    free(sections);
+    dtp_arena_destroy(arena);
+    return status;
+}
+
+dtp_status tool_trace_predicted(tool_trace *t, const dtp_job *job, const dtp_machine *machine,
+                                dtp_err *err)
+{
+    const bool overlaps = machine->overlap && t->program->target->asynchronous;
+    task_writer w = {.t = t, .host_s = overlaps ? machine->host_s : 0};
+    w.ended_s = calloc((size_t)t->most_instrs + 1, sizeof *w.ended_s);
+    dtp_status s = DTP_MEMORY(err, w.ended_s);
+    if (s == DTP_OK) {
+        s = job->pipeline != NULL ? add_stages(&w, job->pipeline, machine, overlaps, err)
+                                  : add_step(&w, machine, overlaps, &job->predicted, err);
+    }
+    free(w.ended_s);
+    return s;
+}
+
+dtp_status tool_trace_job(const dtp_job *job, const dtp_machine *machine, dtp_strbuf *out,
+                          dtp_err *err)
 {
     tool_trace t;
-    dtp_arena *arena = dtp_arena_create();
-    dtp_status s = tool_trace_begin(&t, p->programs[0], true, p->table.n_stages, err);
-    t.whole = p->table.n_microbatches;
-    s = s == DTP_OK ? add_stages(&t, p, predicted, arena, err) : s;
+    const int32_t n = dtp_graph_stages(job->graph);
+    dtp_status s = tool_trace_begin(&t, job->program, true, n, err);
+    s = s == DTP_OK ? tool_trace_predicted(&t, job, machine, err) : s;
     s = s == DTP_OK ? tool_trace_end(&t, out, err) : s;
     tool_trace_free(&t);
-    dtp_arena_destroy(arena);
     return s;
 }

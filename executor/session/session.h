@@ -6,8 +6,21 @@
 #include "dtp/session.h"
 #include "executor/session/feed.h"
 #include "executor/run/runner.h"
+#include "spmd/program/stage_table.h"
 
 dtp_runner *dtp_session_runner(const dtp_session *s);
+/* Of chunk k of this rank; without stages there is one. */
+dtp_runner *dtp_session_chunk_runner(const dtp_session *s, int32_t k);
+
+/* When an action of a stage ran in the last step, from its begin: it waits for what the section
+ * reads, runs the section, and sends what it made. */
+typedef struct dtp_action_times {
+    double waits_s, ready_s; /* from, to */
+    double begin_s, end_s;   /* of the section; before it inputs are made */
+    double sent_s;
+} dtp_action_times;
+/* By action of the table of this rank's stage; NULL: there are no stages. *table: of all stages. */
+const dtp_action_times *dtp_session_actions(const dtp_session *s, const dtp_stage_table **table);
 
 /* Path of the checkpoint that the session goes on from; NULL: it does not resume one. */
 const char *dtp_session_resumed(const dtp_session *s);

@@ -43,6 +43,8 @@ typedef struct dtp_session__pipeline {
     dtp_stage_table table;
     dtp_value_id *home_value; /* by tensor: dtp_session__readable of the program of its home */
     dtp_message *messages;    /* by transfer * microbatches + microbatch, * 2, + 1 to send */
+    dtp_action_times *ran;    /* by action: in the last step, */
+    double step_s;            /* which took so long, without feeds */
 } dtp_session__pipeline;
 
 struct dtp_session {

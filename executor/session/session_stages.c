@@ -146,13 +146,17 @@ static dtp_status send_results(dtp_session *s, int32_t i, dtp_err *err)
 
 dtp_status dtp_session__stage_step(dtp_session *s, double *feed_s, dtp_err *err)
 {
-    const dtp_session__pipeline *l = &s->pipeline;
+    dtp_session__pipeline *l = &s->pipeline;
+    const double zero = dtp_now_s(), fed_s = *feed_s;
     DTP_TRY(give_next(s, -1, err));
     for (int32_t i = 0; i < l->table.n_actions[l->stage]; i++) {
         const dtp_stage_action *a = &l->table.actions[l->stage][i];
         const bool first = a->section == DTP_SECTION_FORWARD && a->microbatch == 0;
+        dtp_action_times *ran = &l->ran[i];
         dtp_session__enter(s, a->chunk / l->stages->n);
+        ran->waits_s = dtp_now_s() - zero;
         DTP_TRY(await_operands(s, a, err));
+        ran->ready_s = dtp_now_s() - zero;
         if (a->slot >= 0) {
             dtp_runner_set_slot(s->runner, a->slot);
         }
@@ -161,11 +165,14 @@ dtp_status dtp_session__stage_step(dtp_session *s, double *feed_s, dtp_err *err)
             DTP_TRY(dtp_session__feed(s, a->microbatch, err));
             *feed_s += dtp_now_s() - before;
         }
+        ran->begin_s = dtp_now_s() - zero;
         DTP_TRY(dtp_err_prefixed(
             dtp_runner_section(s->runner, s->seed, s->step, a->microbatch, a->section, first, err),
             err, "stage %d, section %s of microbatch %d", l->stage,
             dtp_section_name(a->section).text, a->microbatch));
+        ran->end_s = dtp_now_s() - zero;
         DTP_TRY(send_results(s, i, err));
+        ran->sent_s = dtp_now_s() - zero;
     }
     for (int32_t k = 0; k < l->stages->n_transfers; k++) {
         const dtp_transfer *x = &l->stages->transfers[k];
@@ -174,6 +181,7 @@ dtp_status dtp_session__stage_step(dtp_session *s, double *feed_s, dtp_err *err)
         DTP_TRY(sends ? finish(s, k, 0, true, err) : DTP_OK);
         DTP_TRY(comes ? finish(s, k, 0, false, err) : DTP_OK);
     }
+    l->step_s = dtp_now_s() - zero - (*feed_s - fed_s);
     return DTP_OK;
 }
 
@@ -224,6 +232,7 @@ static dtp_status open_stage(dtp_session *s, const dtp_program *p, dtp_err *err)
     DTP_TRY(dtp_stage_table_check(&l->table, err));
     DTP_TRY(DTP_NEW(l->arena, l->messages,
                     2 * (size_t)stages->n_transfers * (size_t)p->graph->microbatches, err));
+    DTP_TRY(DTP_NEW(l->arena, l->ran, (size_t)l->table.n_actions[l->stage], err));
     s->program = p->chunks[l->stage];
     DTP_TRY(DTP_NEW(l->arena, l->home_value, (size_t)p->graph->n_tensors + 1, err));
     DTP_TRY(DTP_NEW(l->arena, of, (size_t)p->graph->n_tensors + 1, err));
@@ -292,7 +301,21 @@ dtp_status dtp_session__finish_chunks(dtp_session *s, dtp_runner_times *times, d
         *loss = v >= 0 ? dtp_element(s->program->values[v].type.dtype, &raw[0], 0) : *loss;
         *norm = n >= 0 ? dtp_element(s->program->values[n].type.dtype, &raw[1], 0) : *norm;
     }
+    if (s->pipeline.stages != NULL && s->backend->ops->queue == NULL) {
+        times->total_s = s->pipeline.step_s; /* with what the stage waits for others */
+    }
     return DTP_OK;
+}
+
+dtp_runner *dtp_session_chunk_runner(const dtp_session *s, int32_t k)
+{
+    return s->runners[k];
+}
+
+const dtp_action_times *dtp_session_actions(const dtp_session *s, const dtp_stage_table **table)
+{
+    *table = &s->pipeline.table;
+    return s->pipeline.ran;
 }
 
 void dtp_session__abandon(dtp_session *s, const char *why)

@@ -278,7 +278,8 @@ static void test_check__refuses_mutants_or_they_execute(void **state)
 static double step_of(int32_t n, int32_t v, int32_t m, bool gpipe, double send_s)
 {
     dtp_arena *arena = dtp_arena_create();
-    double section_s[64 * 6], end_s;
+    double section_s[64 * 6];
+    dtp_pipeline_step step;
     dtp_stage_message messages[2 * 64];
     int32_t slots[16], k = 0;
     dtp_err err = {0};
@@ -295,9 +296,9 @@ static double step_of(int32_t n, int32_t v, int32_t m, bool gpipe, double send_s
     }
     const dtp_stage_table t = make(n, v, m, 1, slots, arena);
     const dtp_pipeline_times times = {section_s, k, messages};
-    assert_int_equal(dtp_pipeline_replay(&t, &times, arena, &end_s, NULL, &err), DTP_OK);
+    assert_int_equal(dtp_pipeline_replay(&t, &times, arena, &step, &err), DTP_OK);
     dtp_arena_destroy(arena);
-    return end_s;
+    return step.end_s;
 }
 
 static void test_replay__equal_stages_take_what_the_closed_form_says(void **state)

@@ -54,7 +54,7 @@ python3 - "$here/k" "$here/shown" "$here/trace" <<'END' || bad "chunks"
 import json, sys
 p, text, trace = json.load(open(sys.argv[1])), open(sys.argv[2]).read(), json.load(open(sys.argv[3]))
 assert len(p["stages"]) == 4 and p["chunks"] == 2 and "2 stages, 2 chunks on each, 4 microbatches" in text, text
-slices = [e for e in trace["traceEvents"] if e["ph"] == "X"]
+slices = [e for e in trace["traceEvents"] if e["ph"] == "X" and e["cat"] == "section"]
 assert len(slices) == 2 * 2 * (2 * 4 + 1) == text.count("begins at"), len(slices)
 for pid in (1, 2):
     mine = sorted((e["ts"], e["dur"]) for e in slices if e["pid"] == pid)
@@ -148,7 +148,7 @@ run() { # OPTIONS...
 run verify "$model" --plan "$here/e" --comm sim >"$here/out" 2>"$here/err" || bad "verify: $(cat "$here/err")"
 grep -q '^verify: 4 ranks against one device' "$here/out" || bad "verify does not run 2 stages of 2 ranks"
 refuse "is one rank, but the mesh has 4" run verify "$model" --plan "$here/e" --comm self
-refuse "has 2 stages" run run "$model" --plan "$here/e" --comm sim --trace "$here/trace"
+refuse "has 2 stages" run run "$model" --plan "$here/e" --comm sim --eval-every 1 --eval-feed "ids=$here/none"
 refuse "has 2 stages" run sample "$model" --plan "$here/e" --comm sim --load "$here/none" --prompt a
 for form in jax hf rules placements; do
     refuse "has 2 stages, which --as torch alone says" "$bin/dtplan" export "$model" "$here/a" --as $form -o "$here/exported"

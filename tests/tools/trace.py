@@ -8,6 +8,7 @@ import collections
 import json
 import math
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -255,6 +256,163 @@ def check_runs(here):
     run(here, "run_plan", f"--plan {here.path('a.plan')}", 2, "--machine h100_64")
 
 
+def stage_threads(threads, pid):
+    """Slices of a stage or of a rank of it: sections and waits, compute, communication, what is sent."""
+    sends = [e for (p, queue), s in threads.items() if p == pid and queue.startswith("sends") for e in s]
+    first = threads[(pid, "sections")]
+    return ([e for e in first if e["cat"] == "section"], [e for e in first if e["cat"] == "wait"], threads[(pid, "compute")],
+            threads.get((pid, "communication"), []), sends)
+
+
+def action(event):
+    args = event["args"]
+    return args["section"], args.get("chunk", 0), args.get("microbatch"), args.get("slot")
+
+
+def table(shown):
+    """The actions of every stage as `show --stage pipeline` prints them, and how often and what it sends behind each section."""
+    rows = [[] for _ in re.findall(r"^stage \d+$", shown, flags=re.M)]
+    for stage, part in enumerate(re.split(r"^stage \d+$", shown, flags=re.M)[1:]):
+        for line in re.findall(r"^  (?:forward|backward|update).*$", part, flags=re.M):
+            number = {k: int(v) for k, v in re.findall(r"(chunk|microbatch|slot) (\d+)", line)}
+            rows[stage].append((line.split()[0].rstrip(","), number.get("chunk", 0), number.get("microbatch"), number.get("slot")))
+    return rows
+
+
+def inside(name, sections, slices, slack):
+    """Every instruction lies in one section, of its phase and microbatch."""
+    for event in slices:
+        around = [s for s in sections if s["ts"] - slack <= event["ts"] and event["ts"] + event["dur"] <= s["ts"] + s["dur"] + slack
+                  and s["args"]["section"].split(".")[0] == event["args"]["phase"]
+                  and s["args"].get("microbatch", event["args"]["microbatch"]) == event["args"]["microbatch"]]
+        if not around:
+            fail(f"{name}: {event} lies in no section of its phase and microbatch")
+            return
+
+
+def check_stage_sums(name, process, threads, step_s):
+    sections, _, compute, comm, sends = stage_threads(threads, process["pid"])
+    slack = 2e-12 * (len(sections) + len(compute) + len(comm)) + 1e-9 * step_s
+    near(f"{name}: step", process["step_time_s"], step_s, 1e-9 * step_s)
+    near(f"{name}: work", total(sections, ("section",)), process["work_s"], slack)
+    end, idle = 0.0, 0.0
+    for event in sections:
+        idle += 1e-6 * event["ts"] - end
+        end = 1e-6 * (event["ts"] + event["dur"])
+    near(f"{name}: work and bubble", process["work_s"] + idle + step_s - end, step_s, slack)
+    near(f"{name}: kernels and copies", total(compute, WORK, "predicted_us"), process["compute_s"], slack)
+    near(f"{name}: collectives", total(comm, ("collective",), "predicted_us"), process["comm_s"], slack)
+    near(f"{name}: exposed", total(comm, ("collective",), "exposed_us"), process["exposed_comm_s"], slack)
+    near(f"{name}: parts of work", process["compute_s"] + process["exposed_comm_s"] + process["host_s"], process["work_s"], slack)
+    inside(name, sections, compute + comm, 2e-6)
+    return max(end, *[1e-6 * (e["ts"] + e["dur"]) for e in sends], 0.0)
+
+
+def check_arrivals(name, processes, threads, microbatches):
+    """A message leaves behind its section; what reads it begins when it has arrived."""
+    by_action = {(p["stage"], action(e)[:3]): e for p in processes for e in stage_threads(threads, p["pid"])[0]}
+    stages, read = len(processes), 0
+    for process in processes:
+        for e in stage_threads(threads, process["pid"])[4]:
+            section, chunk, microbatch, _ = action(e)
+            made = by_action[(process["stage"], (section, chunk, microbatch))]
+            if e["ts"] < made["ts"] + made["dur"] - 2e-6:
+                fail(f"{name}: {e} leaves before {made} ends")
+            piece = process["stage"] + stages * chunk
+            to = piece + (1 if section == "forward" else -1)
+            reader = by_action.get((e["args"]["to"], (section, to // stages, microbatch))) if to % stages == e["args"]["to"] else None
+            if reader is not None and section in ("forward", "backward"):
+                read += 1
+                if reader["ts"] < e["ts"] + e["dur"] - 2e-6:
+                    fail(f"{name}: {reader} begins before {e} arrives")
+    pieces = stages * len({key[1][1] for key in by_action})
+    if read < 2 * (pieces - 1) * microbatches:
+        fail(f"{name}: only {read} messages to the next stage")
+
+
+def stages(here, name, options, batch=16, runs=True):
+    """The trace of a plan with stages, predicted, and measured on virtual ranks: sections are those of the table, in its order."""
+    plan_file, trace_file = here.path(name + ".plan"), here.path(name + ".json")
+    dims = f"--dim batch={batch} --dim length=8"
+    here.run(f"dtplan plan models/gpt_bytes.json {dims} --machine h100_64 --target cpu {options} -o {plan_file} --trace {trace_file}")
+    planned = json.loads(here.read(name + ".plan"))
+    step_s = planned["predicted"]["step_time_s"]
+    trace, threads = read(name, here.read(name + ".json"))
+    shown = here.run(f"dtplan show models/gpt_bytes.json --plan {plan_file} --machine h100_64 --stage schedule").stdout
+    if shown != here.read(name + ".json"):
+        fail(f"{name}: dtplan show has another trace")
+    rows = table(here.run(f"dtplan show models/gpt_bytes.json --plan {plan_file} --machine h100_64 --stage pipeline").stdout)
+    processes = trace["otherData"]["processes"]
+    if [p["stage"] for p in processes] != list(range(len(rows))) or not all(p["predicted"] for p in processes):
+        fail(f"{name}: processes {processes}")
+        return trace, threads
+    ends = []
+    for process, row in zip(processes, rows):
+        sections = stage_threads(threads, process["pid"])[0]
+        if [action(e) for e in sections] != row or len(set(row)) != len(row):
+            fail(f"{name}: stage {process['stage']} runs {[action(e) for e in sections]}, its table is {row}")
+        if trace["otherData"]["microbatches_left_out"] == 0:
+            ends.append(check_stage_sums(f"{name}, stage {process['stage']}", process, threads, step_s))
+    if ends:
+        near(f"{name}: end", max(ends), step_s, 1e-9 * step_s + 2e-12)
+        check_arrivals(name, processes, threads, planned["microbatches"])
+    if runs:
+        check_stage_run(here, name, plan_file, rows, step_s)
+    return trace, threads
+
+
+def check_stage_run(here, name, plan_file, rows, predicted_s):
+    trace_file = here.path(name + ".run")
+    done = here.run(f"dtrun run models/gpt_bytes.json --plan {plan_file} --comm sim --threads 1 --steps 2 --quiet --json "
+                    f"--machine h100_64 --trace {trace_file}")
+    report = json.loads(done.stdout)
+    trace, threads = read(name, here.read(name + ".run"))
+    processes = trace["otherData"]["processes"]
+    measured = [p for p in processes if not p["predicted"]]
+    ranks = report["ranks"]
+    if [p["rank"] for p in measured] != list(range(ranks)) or len(processes) != ranks + len(rows):
+        fail(f"{name}: processes of a run {processes}")
+        return
+    for process in measured:
+        where = f"{name}, rank {process['rank']}"
+        sections, waits, compute, comm, sends = stage_threads(threads, process["pid"])
+        if process["stage"] != process["rank"] * len(rows) // ranks or [action(e) for e in sections] != rows[process["stage"]]:
+            fail(f"{where}: sections {[action(e) for e in sections]}, the table is {rows[process['stage']]}")
+        inside(where, sections, compute + comm, 1e-3)
+        slack = 2e-12 * (len(compute) + len(comm))
+        near(f"{where}: exposed", total(comm, ("collective",)) + total(compute, ("wait",)), process["exposed_comm_s"], slack)
+        near(f"{where}: parts", process["compute_s"] + process["exposed_comm_s"], process["work_s"], slack)
+        spent = total(sections, ("section",)) + total(waits, ("wait",)) + total(sends, ("send",))
+        if not process["work_s"] <= spent or not spent <= process["step_time_s"] + 1e-6 * len(sections):
+            fail(f"{where}: sections, waits and sends take {spent} s of {process}")
+        if (process["stage"] > 0 and not waits) or not sends:
+            fail(f"{where}: {len(waits)} waits, {len(sends)} sends")
+    for p, q in zip([p for p in processes if p["predicted"]], range(len(rows))):
+        near(f"{name}: predicted beside measured", p["step_time_s"], predicted_s, 1e-9 * predicted_s)
+        if p["stage"] != q:
+            fail(f"{name}: {p}")
+
+
+def check_stages(here):
+    rules = "--rules batch:x"
+    stages(here, "stages", f"--mesh x:2 --stages 2 --microbatches 4 {rules}")
+    stages(here, "gpipe", "--mesh x:2 --stages layer:0,1,3 --slots gpipe --microbatches 4 --remat all --style **:fsdp")
+    stages(here, "chunks", f"--mesh x:1 --stages 2x2 --microbatches 8 {rules}")
+    host = here.machine("stage_host.machine", "h100_64", efficiency={"cuda": HOST})
+    here.run(f"dtplan plan models/gpt_bytes.json --dim length=8 --dim batch=16 --machine {host} --mesh x:2 --stages 2 --microbatches 4 {rules} "
+             f"--target cuda -o {here.path('host.plan')} --trace {here.path('stage_host.json')}")
+    trace, threads = read("stage_host", here.read("stage_host.json"))
+    for process in trace["otherData"]["processes"]:
+        check_stage_sums("stage_host", process, threads, json.loads(here.read("host.plan"))["predicted"]["step_time_s"])
+        if process["host_s"] <= 0 or not threads[(process["pid"], "host")]:
+            fail("stage_host: the host issues nothing")
+    trace, threads = stages(here, "many_stages", f"--mesh x:2 --stages 2 --microbatches 1024 {rules}", batch=2048, runs=False)
+    left = trace["otherData"]["microbatches_left_out"]
+    whole = {e["args"]["microbatch"] for (_, queue), s in threads.items() if queue == "compute" for e in s}
+    if not 0 < left < 1024 or len(whole) != 1024 - left or 1023 not in whole or len(trace["traceEvents"]) > 400000:
+        fail(f"many_stages: {left} left out, {len(whole)} written, {len(trace['traceEvents'])} events")
+
+
 def check_refused(here):
     out = here.path("refused.json")
     for command, words in (
@@ -275,6 +433,7 @@ def main():
         check_plans(here)
         check_left_out(here)
         check_runs(here)
+        check_stages(here)
         check_refused(here)
     return 1 if failures else 0
 

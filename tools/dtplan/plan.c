@@ -259,8 +259,7 @@ static dtp_status put_planned(const plan_command *c, const dtp_plan_result *resu
     }
     if (s == DTP_OK && c->source.trace != NULL) { /* its step */
         dtp_strbuf events = {0};
-        s = tool_trace_program(opened.job->program, c->machine, &opened.job->predicted, &events,
-                               err);
+        s = tool_trace_job(opened.job, c->machine, &events, err);
         s = write_text(c->source.trace, s, &events, &files[0], err);
     }
     if (s == DTP_OK && c->source.report != NULL) {
@@ -554,7 +553,6 @@ static dtp_status check_stages(const plan_command *c, dtp_err *err)
                        : c->options.expressible != NULL                ? "--expressible"
                        : c->options.prices                             ? "--prices"
                        : s->comm_report                                ? "--comm-report"
-                       : s->trace != NULL                              ? "--trace"
                        : s->report != NULL                             ? "--report"
                                                                        : NULL;
     if (s->stages != NULL && s->mode != NULL && strcmp(s->mode, "tensor") != 0) {

@@ -87,10 +87,7 @@ static dtp_status print_schedule(const tool_job *job, dtp_strbuf *out, dtp_err *
     if (job->machine == NULL) {
         return DTP_FAIL(err, DTP_INVALID, "--stage schedule needs --machine");
     }
-    return job->run->pipeline != NULL
-               ? tool_trace_pipeline(job->run->pipeline, &job->run->predicted, out, err)
-               : tool_trace_program(job->run->program, job->machine, &job->run->predicted, out,
-                                    err);
+    return tool_trace_job(job->run, job->machine, out, err);
 }
 
 static dtp_status show_program(const show_command *c, dtp_strbuf *out, dtp_err *err)

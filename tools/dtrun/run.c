@@ -247,8 +247,8 @@ static dtp_status finish(const run_command *c, rank_run *r, dtp_err *err)
     }
     if (c->source.trace != NULL && report->n_steps > 0) {
         DTP_TRY(dtrun_write_trace(c->source.trace, session, r->comm,
-                                  &report->steps[report->n_steps - 1], c->job.machine,
-                                  dtp_job_predicted(c->job.run), err));
+                                  &report->steps[report->n_steps - 1], c->job.machine, c->job.run,
+                                  err));
     }
     return r->comm->rank == 0 ? print_report(c, report, err) : DTP_OK;
 }
@@ -318,6 +318,12 @@ static dtp_status run_rank(dtp_comm *comm, dtp_backend *backend, void *user, dtp
     options.feeds = c->feed_specs.specs;
     options.ctx = &ctx;
     options.profile = is_profiled(c);
+    if (c->source.trace != NULL && dtp_job_program(c->job.run)->chunks != NULL &&
+        backend->ops->queue != NULL) { /* sections begin when the queue runs them */
+        return DTP_FAIL(err, DTP_UNSUPPORTED,
+                        "--trace of a plan with stages is for backends without a queue, not '%s'",
+                        backend->ops->name);
+    }
     DTP_TRY(
         dtp_session_create(dtp_job_program(c->job.run), backend, comm, &options, &r.session, err));
     dtp_status s =
@@ -387,7 +393,7 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
     c->source.model = operands[0];
     c->source.unrecorded = c->options.no_graph || is_profiled(c) || !transport_records(&c->source);
     DTP_TRY(check_saves(c, err));
-    c->source.any_stages = c->source.eval_every == 0 && c->source.trace == NULL;
+    c->source.any_stages = c->source.eval_every == 0;
     c->options.any_seed = c->source.seed < 0;
     c->options.seed = c->source.seed < 0 ? 0 : (uint64_t)c->source.seed;
     for (int32_t i = 0; i < c->source.fetches.n; i++) {
