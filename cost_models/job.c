@@ -130,6 +130,10 @@ static dtp_status build(const dtp_graph *model, const dtp_job_options *o, dtp_jo
         DTP_TRY(dtp_lower(job->graph, &job->sharding, &options, &job->program, err));
         DTP_TRY(dtp_program_check(job->program, err));
     }
+    if (o->machine == NULL && job->pipeline != NULL) {
+        dtp_prediction counts;
+        DTP_TRY(dtp_pipeline_predict(job->pipeline, NULL, &counts, err));
+    }
     if (o->machine != NULL) {
         dtp_pricer pricer;
         DTP_TRY(dtp_pricer_init(o->machine, &job->sharding.mesh, options.target, &pricer, err));

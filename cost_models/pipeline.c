@@ -133,7 +133,7 @@ static dtp_status find_messages(dtp_pipeline *p, const dtp_pricer *pricer, dtp_e
     const dtp_stages *stages = p->programs[0]->graph->stages;
     dtp_pipeline_times *t = &p->times;
     dtp_pricer between;
-    DTP_TRY(dtp_pipeline_between(pricer, stages->n, &between, err));
+    DTP_TRY(pricer != NULL ? dtp_pipeline_between(pricer, stages->n, &between, err) : DTP_OK);
     t->n_messages = 0;
     DTP_TRY(DTP_NEW(p->arena, t->messages, stages->n_transfers, err));
     for (int32_t k = 0; k < stages->n_transfers; k++) {
@@ -150,7 +150,7 @@ static dtp_status find_messages(dtp_pipeline *p, const dtp_pricer *pricer, dtp_e
         }
         t->messages[i].bytes += dtp_transfer_bytes(p->programs[0]->chunks, x);
     }
-    for (int32_t i = 0; i < t->n_messages; i++) {
+    for (int32_t i = 0; i < t->n_messages && pricer != NULL; i++) {
         dtp_stage_message *x = &t->messages[i];
         x->time_s =
             dtp_pipeline_send_s(&between, x->bytes, dtp_transfer_hops(stages, x->from, x->to));
@@ -248,8 +248,8 @@ dtp_status dtp_pipeline_predict(dtp_pipeline *p, const dtp_pricer *pricer, dtp_p
         DTP_TRY(pricer != NULL ? dtp_predict(pricer, p->programs[k], &each[k], err)
                                : dtp_predict_counts(p->programs[k], &each[k], err));
     }
+    DTP_TRY(find_messages(p, pricer, err));
     if (pricer != NULL) {
-        DTP_TRY(find_messages(p, pricer, err));
         DTP_TRY(find_sections(p, pricer, err));
         DTP_TRY(replay(p, &each[0], err));
         for (int32_t s = 1; s < p->table.n_stages; s++) {
@@ -392,6 +392,21 @@ void dtp_pipeline_print(const dtp_pipeline *p, const dtp_prediction *predicted, 
     }
 }
 
+dtp_message_text dtp_message_print(const dtp_pipeline *p, const dtp_stage_message *x)
+{
+    dtp_message_text out;
+    char from[24], to[24];
+    (void)snprintf(out.text, sizeof out.text, "%s -> %s behind %s%s",
+                   chunk_name(p, x->from, from, sizeof from), chunk_name(p, x->to, to, sizeof to),
+                   x->once ? "the last " : "", dtp_section_name(x->section).text);
+    return out;
+}
+
+int32_t dtp_message_sends(const dtp_pipeline *p, const dtp_stage_message *x)
+{
+    return x->once || x->section >= DTP_SECTION_UPDATE ? 1 : p->table.n_microbatches;
+}
+
 static void print_action(const dtp_pipeline *p, const dtp_stage_action *a, dtp_strbuf *out)
 {
     const bool update = a->section >= DTP_SECTION_UPDATE;
@@ -410,12 +425,9 @@ dtp_status dtp_pipeline_print_table(const dtp_pipeline *p, dtp_strbuf *out, dtp_
     dtp_pipeline_step step = {0};
     for (int32_t k = 0; k < p->times.n_messages; k++) {
         const dtp_stage_message *x = &p->times.messages[k];
-        char from[32], to[32];
-        dtp_strbuf_addf(out, "send %s -> %s behind %s%s: %s, %s\n",
-                        chunk_name(p, x->from, from, sizeof from),
-                        chunk_name(p, x->to, to, sizeof to), x->once ? "the last " : "",
-                        dtp_section_name(x->section).text, dtp_byte_count((double)x->bytes).text,
-                        dtp_seconds(x->time_s).text);
+        dtp_strbuf_addf(out, "send %s: %s%s%s\n", dtp_message_print(p, x).text,
+                        dtp_byte_count((double)x->bytes).text, times ? ", " : "",
+                        times ? dtp_seconds(x->time_s).text : "");
     }
     DTP_TRY(times ? dtp_pipeline_replay(&p->table, &p->times, p->arena, &step, err) : DTP_OK);
     for (int32_t s = 0; s < p->table.n_stages; s++) {

@@ -12,7 +12,7 @@ typedef struct dtp_stage_message {
     int32_t from, to, section;
     bool once;     /* as in dtp_transfer */
     int64_t bytes; /* per rank, of one microbatch */
-    double time_s;
+    double time_s; /* 0 without prices */
 } dtp_stage_message;
 
 typedef struct dtp_pipeline_times {
@@ -55,7 +55,8 @@ dtp_status dtp_pipeline_create(const dtp_graph *g, const dtp_sharding *s,
 void dtp_pipeline_destroy(dtp_pipeline *pipeline);
 
 /* What is predicted of a step: times and collectives of the stage with most work, the largest peak,
- * and bubble, imbalance and exposed sends. Pricer NULL: what needs no prices. Ranks are stage *
+ * and bubble, imbalance and exposed sends; in the pipeline those of every stage and what is sent.
+ * Pricer NULL: what needs no prices. Ranks are stage *
  * mesh, the stage outermost: DTP_INVALID where the machine has fewer devices. */
 dtp_status dtp_pipeline_predict(dtp_pipeline *pipeline, const dtp_pricer *pricer,
                                 dtp_prediction *out, dtp_err *err) DTP_MUST_CHECK;
@@ -84,6 +85,13 @@ int32_t dtp_pipeline_sends(const dtp_graph *g, const dtp_transfer *transfer);
  * one; step, bubble, imbalance and sends unless `predicted` is NULL. */
 void dtp_pipeline_print(const dtp_pipeline *pipeline, const dtp_prediction *predicted,
                         dtp_strbuf *out);
+/* "0 -> 1 behind forward", "1.0 -> 0.1 behind the last backward" of chunks. */
+typedef struct dtp_message_text {
+    char text[128];
+} dtp_message_text;
+dtp_message_text dtp_message_print(const dtp_pipeline *pipeline, const dtp_stage_message *message);
+/* How often a step sends it. */
+int32_t dtp_message_sends(const dtp_pipeline *pipeline, const dtp_stage_message *message);
 /* What is sent, and the table. */
 dtp_status dtp_pipeline_print_table(const dtp_pipeline *pipeline, dtp_strbuf *out,
                                     dtp_err *err) DTP_MUST_CHECK;

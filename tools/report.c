@@ -10,6 +10,7 @@
 #include "core/base/units.h"
 #include "core/files/file_out.h"
 #include "dtp/plan.h"
+#include "cost_models/pipeline.h"
 #include "interop/counters.h"
 #include "tools/look.h"
 #include "tools/progress.h"
@@ -186,6 +187,20 @@ void tool_row(tool_rows *rows, const tool_field *fields)
         }
     }
     dtp_strbuf_add(rows->out, "\n");
+}
+
+void tool_send_row(tool_rows *rows, const void *user, int32_t i)
+{
+    const dtp_pipeline *p = user;
+    const dtp_stage_message *x = &p->times.messages[i];
+    const int32_t n = p->table.n_stages, count = dtp_message_sends(p, x);
+    const bool chunks = p->n > n, priced = p->times.section_s != NULL;
+    tool_row(rows, TOOL_FIELDS(FIELD_INT("from", x->from % n), FIELD_INT("to", x->to % n),
+                               FIELD_INT_IF(chunks, "from_chunk", x->from / n),
+                               FIELD_INT_IF(chunks, "to_chunk", x->to / n),
+                               FIELD_TEXT("section", dtp_section_name(x->section).text),
+                               FIELD_INT("count", count), FIELD_INT("bytes", count * x->bytes),
+                               FIELD_REAL_IF(priced, "predicted_s", count * x->time_s)));
 }
 
 void tool_total_row(tool_rows *rows, const void *user, int32_t i)

@@ -126,6 +126,8 @@ void tool_write_object(dtp_json_writer *w, const char *key, const tool_field *fi
 /* The row of a table has the first fields, one for each column. */
 void tool_row(tool_rows *rows, const tool_field *fields);
 
+/* Rows of what stages send (dtp_pipeline): once for each message that goes between two of them. */
+void tool_send_row(tool_rows *rows, const void *user, int32_t i);
 /* Members of a map, of `user`: count and bytes by kind of collective (dtp_prediction); values by
  * name (dtp_counters). */
 void tool_total_row(tool_rows *rows, const void *user, int32_t i);

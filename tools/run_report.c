@@ -109,6 +109,7 @@ dtp_status dtp_report_finish(dtp_report *r, dtp_session *s, dtp_err *err)
     dtp_status status = r->peak_bytes != NULL ? dtp_session_peaks(s, r->peak_bytes, err)
                                               : DTP_FAIL(err, DTP_NOMEM, "no memory for a report");
     status = status == DTP_OK ? dtp_report_find_fused(r, err) : status;
+    status = status == DTP_OK ? dtp_report_find_stages(r, s, err) : status;
     return status == DTP_OK ? read_loss_scale(r, s, err) : status;
 }
 
@@ -122,11 +123,23 @@ void dtp_report_free(dtp_report *r)
 
 /* ---- figures ---- */
 
-typedef enum figure { STEP_S, COMPUTE_S, EXPOSED_S, FEED_S } figure;
+typedef enum figure { STEP_S, COMPUTE_S, EXPOSED_S, FEED_S } figure; /* medians as well */
 
 typedef struct spread {
     double median, min, max;
 } spread;
+
+/* The rank whose times stand beside the prediction: the first one of the stage with most work, of
+ * which that is. */
+static int32_t rank_beside(const dtp_report *r)
+{
+    const dtp_pipeline *p = r->pipeline;
+    int32_t most = 0;
+    for (int32_t k = 1; p != NULL && p->times.section_s != NULL && k < p->table.n_stages; k++) {
+        most = dtp_pipeline_work_s(p, k) > dtp_pipeline_work_s(p, most) ? k : most;
+    }
+    return p != NULL ? most * (r->ranks / p->table.n_stages) : 0;
+}
 
 /* Over all steps in which it is known; zeros when there are none, NaN when no step was run. `out`,
  * where it goes, fails when memory runs out. */
@@ -150,9 +163,21 @@ static spread spread_of(const dtp_report *r, figure f, dtp_strbuf *out)
                      .min = values[0],
                      .max = values[n - 1]};
     }
+    if (r->medians != NULL && (f == COMPUTE_S || f == EXPOSED_S)) {
+        s.median = r->medians[rank_beside(r)][f];
+    }
     out->failed = out->failed || (r->n_steps > 0 && values == NULL);
     free(values);
     return s;
+}
+
+dtp_status dtp_report_medians(const dtp_report *r, double out[DTP_REPORT_MEDIANS], dtp_err *err)
+{
+    dtp_strbuf none = {0};
+    for (int32_t f = 0; f < DTP_REPORT_MEDIANS; f++) {
+        out[f] = spread_of(r, (figure)f, &none).median;
+    }
+    return none.failed ? DTP_FAIL(err, DTP_NOMEM, "no memory for a report") : DTP_OK;
 }
 
 double dtp_report_comm_s(const dtp_program *p, double exposed_s)
@@ -321,6 +346,10 @@ void dtp_report_text(const dtp_report *r, dtp_strbuf *out)
                         dtp_byte_count((double)predicted).text, dtp_byte_count((double)peak).text,
                         predicted == peak ? " (equal)" : " (DIFFERENT)");
     }
+    if (r->pipeline != NULL) {
+        dtp_report_stages_text(r, out);
+        return;
+    }
     const dtp_coll_stat *stats;
     int32_t n = dtp_runner_coll_stats(r->runner, &stats);
     dtp_strbuf_add(out, n > 0 ? "collectives per rank and step\n" : "no collectives\n");
@@ -405,6 +434,8 @@ dtp_status dtp_report_json(const dtp_report *r, bool profile, dtp_strbuf *out, d
     const dtp_prediction then = throughput(r, p->step_time_s), now = throughput(r, step.median);
     const dtp_coll_stat *stats;
     const int32_t n_stats = dtp_runner_coll_stats(r->runner, &stats);
+    const int32_t n_stages = r->pipeline != NULL ? r->pipeline->table.n_stages : 0;
+    const int32_t n_messages = r->pipeline != NULL ? r->pipeline->times.n_messages : 0;
     const bool profiled = profile && dtp_runner_profile(r->runner) != NULL && r->n_steps > 0;
     const bool trains = r->n_steps > 0 && !isnan(r->steps[0].rate);
     const bool clips = trains && dtp_runner_program(r->runner)->graph->norm >= 0;
@@ -451,7 +482,9 @@ dtp_status dtp_report_json(const dtp_report *r, bool profile, dtp_strbuf *out, d
                          FIELD_INT("peak_bytes", highest_peak(r)),
                          FIELD_INTS("peak_bytes_per_rank", r->peak_bytes != NULL ? r->ranks : 0,
                                     r->peak_bytes)),
-            FIELD_LIST("collectives", n_stats, collective_row, r),
+            FIELD_LIST("collectives", r->pipeline == NULL ? n_stats : 0, collective_row, r),
+            FIELD_LIST_IF(r->pipeline != NULL, "stages", n_stages, dtp_report_stage_row, r),
+            FIELD_LIST_IF(r->pipeline != NULL, "sends", n_messages, tool_send_row, r->pipeline),
             FIELD_OBJECT_IF(r->n_as_one + r->n_apart > 0, "fused", FIELD_INT("as_one", r->n_as_one),
                             FIELD_LIST("apart", r->n_apart, apart_row, r)),
             FIELD_MAP("counters", r->counters.n, tool_counter_row, &r->counters),

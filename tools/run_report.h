@@ -4,9 +4,12 @@
 
 #include "core/plan/plan.h"
 #include "core/base/strbuf.h"
+#include "cost_models/pipeline.h"
 #include "interop/counters.h"
 #include "executor/session/session.h"
 #include "executor/verify/verify.h"
+
+enum { DTP_REPORT_MEDIANS = 3 }; /* of the times of steps: total, compute, exposed communication */
 
 /* Everything known about a run, collected step by step on every rank and printed on rank 0. */
 typedef struct dtp_report {
@@ -23,6 +26,10 @@ typedef struct dtp_report {
      * word of either. */
     const char *rates;
     int64_t tokens;
+    /* The same of a plan with stages: borrowed; NULL: there are none. By rank, on rank 0, what the
+     * steps took. */
+    const dtp_pipeline *pipeline;
+    double (*medians)[DTP_REPORT_MEDIANS];
     /* Losses over whole files on the way: after how many steps, and what. */
     int32_t n_evals, eval_capacity;
     struct dtp_report_eval {
@@ -53,6 +60,14 @@ dtp_status dtp_report_add_eval(dtp_report *r, int64_t step, double loss,
 /* Peaks of all ranks, what ran apart; collective. */
 dtp_status dtp_report_finish(dtp_report *r, dtp_session *s, dtp_err *err) DTP_MUST_CHECK;
 void dtp_report_free(dtp_report *r);
+/* Medians over the steps of this rank; NaN: there were none. */
+dtp_status dtp_report_medians(const dtp_report *r, double out[DTP_REPORT_MEDIANS],
+                              dtp_err *err) DTP_MUST_CHECK;
+/* run_stages.c: what the stages took, nothing without stages (collective), and its text and rows. */
+struct tool_rows;
+dtp_status dtp_report_find_stages(dtp_report *r, dtp_session *s, dtp_err *err) DTP_MUST_CHECK;
+void dtp_report_stages_text(const dtp_report *r, dtp_strbuf *out);
+void dtp_report_stage_row(struct tool_rows *rows, const void *user, int32_t k);
 /* run_fused.c: how fused instructions ran, and lines of text; nothing where the backend does not
  * say. */
 dtp_status dtp_report_find_fused(dtp_report *r, dtp_err *err) DTP_MUST_CHECK;

@@ -579,6 +579,14 @@ dtp_status dtp_session_peaks(dtp_session *s, int64_t *out, dtp_err *err)
     return s->comm->ops->run(s->comm, &coll, &mine, out, err);
 }
 
+dtp_status dtp_session_numbers(dtp_session *s, int32_t n, const double *mine, double *out,
+                               dtp_err *err)
+{
+    const dtp_coll coll = {
+        .kind = DTP_ALL_GATHER, .set = dtp_comm_all(s->comm), .dtype = DTP_F64, .count = n};
+    return s->comm->ops->run(s->comm, &coll, mine, out, err);
+}
+
 /* ---- saving ---- */
 
 /* The writer of one file for all parameters and states. */

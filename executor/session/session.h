@@ -31,6 +31,9 @@ void dtp_session_set_input(dtp_session *s, dtp_tensor_id t, const void *values);
 
 /* Bytes of this rank: asked from the backend at the highest, and touched. */
 void dtp_session_peak(const dtp_session *s, int64_t *allocated, int64_t *touched);
+/* n numbers of every rank, in rank order; `out` holds as many as there are on all of them. */
+dtp_status dtp_session_numbers(dtp_session *s, int32_t n, const double *mine, double *out,
+                               dtp_err *err) DTP_MUST_CHECK;
 /* The highest peak of every rank, in rank order; `out` holds as many as there are ranks. */
 dtp_status dtp_session_peaks(dtp_session *s, int64_t *out, dtp_err *err) DTP_MUST_CHECK;
 

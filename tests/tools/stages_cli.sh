@@ -41,6 +41,11 @@ assert q["bubble_s"] + q["exposed_sends_s"] < q["step_time_s"]
 END
 done
 "$bin/dtplan" show "$model" --plan "$here/a" >/dev/null || bad "show --stage plan"
+# What is communicated, when it is planned as of the file.
+"$bin/dtplan" show "$model" --plan "$here/a" --comm-report --json >"$here/shown" || bad "show --comm-report --json"
+"$bin/dtplan" plan "$model" "${small[@]}" --mesh x:2 --microbatches 4 --machine "$machine" --stages 2 --rules batch:x --comm-report --json >"$here/out" ||
+    bad "plan --comm-report"
+cmp "$here/shown" "$here/out" || bad "another communication report of the plan's file"
 # Chunks: the table, the reports of every program, and the trace, whose sections are those of the table.
 plan k --stages 2x2 --rules batch:x --target cpu
 for what in "--stage program" "--stage memory" --comm-report --counters; do
@@ -190,7 +195,7 @@ END
 done
 refuse "has 2 stages" "$bin/dtplan" viz "$model" --plan "$here/a" --tensor wte
 refuse "--trace is of plans without stages" "$bin/dtplan" show "$model" --plan "$here/a" --trace
-refuse "--json is of one program: the plan has 2 stages" "$bin/dtplan" show "$model" --plan "$here/a" --comm-report --json
+refuse "--json is of one program: the plan has 2 stages" "$bin/dtplan" show "$model" --plan "$here/a" --counters --json
 tried() { # WORDS OPTIONS...
     local words=$1
     shift

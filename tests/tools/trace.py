@@ -387,10 +387,55 @@ def check_stage_run(here, name, plan_file, rows, predicted_s):
             fail(f"{where}: sections, waits and sends take {spent} s of {process}")
         if (process["stage"] > 0 and not waits) or not sends:
             fail(f"{where}: {len(waits)} waits, {len(sends)} sends")
+    check_stage_report(here, name, plan_file, report, processes, threads)
     for p, q in zip([p for p in processes if p["predicted"]], range(len(rows))):
         near(f"{name}: predicted beside measured", p["step_time_s"], predicted_s, 1e-9 * predicted_s)
         if p["stage"] != q:
             fail(f"{name}: {p}")
+
+
+def sums(events, key):
+    """By stage, section and receiver: how many are sent, bytes and seconds."""
+    out = collections.defaultdict(lambda: [0, 0, 0.0])
+    for event in events:
+        for i, x in enumerate(key(event)[1]):
+            out[key(event)[0]][i] += x
+    return out
+
+
+def check_stage_report(here, name, plan_file, report, processes, threads):
+    """Stages and sends of the report are those of the trace and of the communication report."""
+    predicted = [p for p in processes if p["predicted"]]
+    per_stage = report["ranks"] // len(predicted)
+    comm = json.loads(here.run(f"dtplan show models/gpt_bytes.json --plan {plan_file} --comm-report --json").stdout)
+    if [{k: v for k, v in s.items() if k != "predicted_s"} for s in report["sends"]] != comm["sends"] or report["collectives"]:
+        fail(f"{name}: the report sends {report['sends']}, the communication report says {comm['sends']}")
+    for stage, process in zip(report["stages"], predicted):
+        s, p, m = process["stage"], stage["predicted"], stage["measured"]
+        near(f"{name}: compute", p["compute_s"], process["compute_s"], 1e-15)
+        near(f"{name}: waiting", p["waiting_s"], process["step_time_s"] - process["work_s"], 1e-15)
+        if not m["step_time_s"] > m["compute_s"] > 0 or stage["stage"] != s or stage["peak_bytes"] != stage["predicted_peak_bytes"]:
+            fail(f"{name}: {stage}")
+        if max(report["measured"]["peak_bytes_per_rank"][s * per_stage:(s + 1) * per_stage]) != stage["peak_bytes"]:
+            fail(f"{name}: peak of {stage}")
+        totals = collections.Counter()
+        for part in comm["stages"]:
+            for t in part["totals"] if part["stage"] == s else []:
+                totals[t["kind"]] += t["count"] + t["bytes"]
+        if {k: v["count"] + v["bytes"] for k, v in stage["collectives"].items() if v["count"]} != dict(totals):
+            fail(f"{name}: collectives {stage['collectives']}, the communication report has {totals}")
+        sent = sums(stage_threads(threads, process["pid"])[4],
+                    lambda e: ((s, e["args"]["to"], e["args"]["section"]), (1, e["args"]["bytes"], 1e-6 * e["dur"])))
+        said = sums([x for x in report["sends"] if x["from"] == s],
+                    lambda x: ((x["from"], x["to"], x["section"]), (x["count"], x["bytes"], x["predicted_s"])))
+        if set(sent) != set(said) or any(sent[k][:2] != said[k][:2] or abs(sent[k][2] - said[k][2]) > 1e-10 for k in sent):
+            fail(f"{name}: the trace sends {dict(sent)}, the report {dict(said)}")
+        for rank in [q for q in processes if not q["predicted"] and q["stage"] == s]:
+            bytes_sent = sum(e["args"]["bytes"] for e in stage_threads(threads, rank["pid"])[4])
+            if bytes_sent != sum(x["bytes"] for x in report["sends"] if x["from"] == s):
+                fail(f"{name}: rank {rank['rank']} sends {bytes_sent} bytes")
+    slowest = max(predicted, key=lambda q: q["work_s"])["stage"]
+    near(f"{name}: measured beside predicted", report["measured"]["compute_s"], report["stages"][slowest]["measured"]["compute_s"], 0)
 
 
 def check_stages(here):

@@ -217,7 +217,7 @@ static dtp_status put_planned(const plan_command *c, const dtp_plan_result *resu
     dtp_status s = describe(c, result->plan, file, &text, err);
     s = s == DTP_OK ? open_plan(c, &text, &opened, err) : s;
     if (s == DTP_OK && c->source.comm_report) {
-        s = tool_print_comm(dtp_job_program(opened.job), c->source.json, &report, err);
+        s = tool_print_comm(opened.job, c->source.json, &report, err);
     } else if (s == DTP_OK) {
         s = c->source.json ? describe(c, result->plan, file, &report, err)
                            : print_plan(c, result->plan, &report, err);
@@ -552,7 +552,6 @@ static dtp_status check_stages(const plan_command *c, dtp_err *err)
                        : s->uneven                                     ? "--uneven"
                        : c->options.expressible != NULL                ? "--expressible"
                        : c->options.prices                             ? "--prices"
-                       : s->comm_report                                ? "--comm-report"
                        : s->report != NULL                             ? "--report"
                                                                        : NULL;
     if (s->stages != NULL && s->mode != NULL && strcmp(s->mode, "tensor") != 0) {

@@ -322,54 +322,114 @@ static void module_row(tool_rows *rows, const void *user, int32_t i)
     tool_row(rows, phases);
 }
 
-static void put_report(const dtp_program *p, const dtp_comm_report *r, bool json, dtp_strbuf *out)
+static void put_report(const dtp_program *p, const dtp_comm_report *r, dtp_strbuf *out)
 {
     static const tool_column totals[] = {{"phase", -9}, {"collective", -15}, {"mesh dims", -12},
                                          {"count", 7},  {"size", 10},        {NULL, 0}};
     static const tool_column entries[] = {{"phase", -9}, {"collective", -15}, {"mesh dims", -12},
                                           {"size", 10},  {"cause", 0},        {NULL, 0}};
     const comm_lists lists = {p, r};
-    if (!json) {
-        tool_print_table(out, totals, r->n_totals, total_row, &lists);
-        dtp_strbuf_add(out, r->n_totals == 0 ? "none\n" : "");
-        /* Depth first, in the order in which modules first communicate. */
-        int32_t at = 0;
-        dtp_strbuf_addf(out, "\n%-36s  %-9s  %s\n", "module", "phase", "collectives");
-        while (at >= 0) {
-            const dtp_comm_module *m = &r->modules[at];
-            char name[160];
-            (void)snprintf(name, sizeof name, "%*s%s", m->depth > 32 ? 64 : 2 * m->depth, "",
-                           at == 0 ? "(model)" : m->label);
-            print_module(m, name, out);
-            if (r->modules[at].first_child >= 0) {
-                at = r->modules[at].first_child;
-                continue;
-            }
-            while (at >= 0 && r->modules[at].next < 0) {
-                at = r->modules[at].parent;
-            }
-            at = at < 0 ? -1 : r->modules[at].next;
+    tool_print_table(out, totals, r->n_totals, total_row, &lists);
+    dtp_strbuf_add(out, r->n_totals == 0 ? "none\n" : "");
+    /* Depth first, in the order in which modules first communicate. */
+    int32_t at = 0;
+    dtp_strbuf_addf(out, "\n%-36s  %-9s  %s\n", "module", "phase", "collectives");
+    while (at >= 0) {
+        const dtp_comm_module *m = &r->modules[at];
+        char name[160];
+        (void)snprintf(name, sizeof name, "%*s%s", m->depth > 32 ? 64 : 2 * m->depth, "",
+                       at == 0 ? "(model)" : m->label);
+        print_module(m, name, out);
+        if (r->modules[at].first_child >= 0) {
+            at = r->modules[at].first_child;
+            continue;
         }
-        dtp_strbuf_add(out, "\n");
-        tool_print_table(out, entries, r->n_entries, entry_row, &lists);
-        return;
+        while (at >= 0 && r->modules[at].next < 0) {
+            at = r->modules[at].parent;
+        }
+        at = at < 0 ? -1 : r->modules[at].next;
     }
+    dtp_strbuf_add(out, "\n");
+    tool_print_table(out, entries, r->n_entries, entry_row, &lists);
+}
+
+/* The report of chunk k: of a program in a plan without stages. */
+typedef struct comm_chunks {
+    const dtp_job *job;
+    const dtp_comm_report *reports; /* by chunk */
+} comm_chunks;
+
+#define COMM_FIELDS(lists)                                                                         \
+    FIELD_LIST("totals", (lists)->r->n_totals, total_row, lists),                                  \
+        FIELD_LIST("modules", (lists)->r->n_modules, module_row, lists),                           \
+        FIELD_LIST("collectives", (lists)->r->n_entries, entry_row, lists)
+
+static void chunk_row(tool_rows *rows, const void *user, int32_t k)
+{
+    const comm_chunks *c = user;
+    const dtp_pipeline *p = c->job->pipeline;
+    const comm_lists lists = {p->programs[k], &c->reports[k]};
+    tool_row(rows,
+             TOOL_FIELDS(FIELD_INT("stage", k % p->table.n_stages),
+                         FIELD_INT_IF(p->n > p->table.n_stages, "chunk", k / p->table.n_stages),
+                         COMM_FIELDS(&lists)));
+}
+
+static void write_comm(const comm_chunks *c, dtp_strbuf *out)
+{
+    const dtp_pipeline *p = c->job->pipeline;
+    const comm_lists lists = {c->job->program, c->reports};
     dtp_json_writer w = {0};
-    tool_report(&w, "dtp.comm_report/1",
-                TOOL_FIELDS(FIELD_TEXT("model", p->graph->name), FIELD_MESH(&p->mesh),
-                            FIELD_LIST("totals", r->n_totals, total_row, &lists),
-                            FIELD_LIST("modules", r->n_modules, module_row, &lists),
-                            FIELD_LIST("collectives", r->n_entries, entry_row, &lists)));
+    tool_report_begin(&w, "dtp.comm_report/1");
+    tool_write(&w, TOOL_FIELDS(FIELD_TEXT("model", c->job->graph->name),
+                               FIELD_MESH(&c->job->program->mesh)));
+    if (p == NULL) {
+        tool_write(&w, TOOL_FIELDS(COMM_FIELDS(&lists)));
+    } else {
+        tool_write(&w, TOOL_FIELDS(FIELD_LIST("stages", p->n, chunk_row, c),
+                                   FIELD_LIST("sends", p->times.n_messages, tool_send_row, p)));
+    }
+    tool_report_end(&w);
     dtp_strbuf_join(out, &w.buf);
 }
 
-dtp_status tool_print_comm(const dtp_program *p, bool json, dtp_strbuf *out, dtp_err *err)
+void tool_print_chunk(const dtp_pipeline *p, int32_t chunk, dtp_strbuf *out)
 {
-    dtp_comm_report report;
+    dtp_strbuf_addf(out, "%sstage %d", chunk > 0 ? "\n" : "", chunk % p->table.n_stages);
+    if (p->n > p->table.n_stages) {
+        dtp_strbuf_addf(out, ", chunk %d", chunk / p->table.n_stages);
+    }
+    dtp_strbuf_add(out, "\n");
+}
+
+dtp_status tool_print_comm(const dtp_job *job, bool json, dtp_strbuf *out, dtp_err *err)
+{
+    const dtp_pipeline *p = job->pipeline;
+    const int32_t n = p != NULL ? p->n : 1;
+    dtp_comm_report *reports;
     dtp_arena *arena = dtp_arena_create();
-    const dtp_status s = dtp_comm_report_make(p, arena, &report, err);
-    if (s == DTP_OK) {
-        put_report(p, &report, json, out);
+    dtp_status s = DTP_MEMORY(err, arena);
+    s = s == DTP_OK ? DTP_NEW(arena, reports, n, err) : s;
+    for (int32_t k = 0; k < n && s == DTP_OK; k++) {
+        const dtp_program *program = p != NULL ? p->programs[k] : job->program;
+        s = dtp_comm_report_make(program, arena, &reports[k], err);
+        if (s == DTP_OK && !json) {
+            if (p != NULL) {
+                tool_print_chunk(p, k, out);
+            }
+            put_report(program, &reports[k], out);
+        }
+    }
+    if (s == DTP_OK && json) {
+        write_comm(&(comm_chunks){job, reports}, out);
+    } else if (s == DTP_OK && p != NULL) {
+        dtp_strbuf_add(out, "\nsends per rank and step\n");
+        for (int32_t i = 0; i < p->times.n_messages; i++) {
+            const dtp_stage_message *x = &p->times.messages[i];
+            const int32_t sends = dtp_message_sends(p, x);
+            dtp_strbuf_addf(out, "%-36s %6d %10s\n", dtp_message_print(p, x).text, sends,
+                            dtp_byte_count((double)(sends * x->bytes)).text);
+        }
     }
     dtp_arena_destroy(arena);
     return s;

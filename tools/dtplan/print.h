@@ -4,7 +4,7 @@
 
 #include "core/plan/sharding.h"
 #include "core/base/strbuf.h"
-#include "spmd/program/program.h"
+#include "cost_models/job.h"
 
 /* "input", "param", "state", "value". */
 const char *tool_tensor_kind(dtp_tensor_kind kind);
@@ -19,9 +19,12 @@ void tool_print_memory(const dtp_program *p, dtp_strbuf *out);
 
 /* ---- communication: --comm-report, --counters, --trace ---- */
 
-/* Totals, the tree of modules and every collective; dtp.comm_report/1 with `json`. */
-dtp_status tool_print_comm(const dtp_program *p, bool json, dtp_strbuf *out,
+/* Totals, the tree of modules and every collective, of a plan with stages of every program, and
+ * what is sent; dtp.comm_report/1 with `json`. */
+dtp_status tool_print_comm(const dtp_job *job, bool json, dtp_strbuf *out,
                            dtp_err *err) DTP_MUST_CHECK;
+/* "stage 1, chunk 0": the heading of a program of a stage. */
+void tool_print_chunk(const dtp_pipeline *p, int32_t chunk, dtp_strbuf *out);
 
 /* Counters with the names of Mesh TensorFlow; dtp.counters/1 with `json`. */
 dtp_status tool_print_counters(const dtp_program *p, bool json, dtp_strbuf *out,

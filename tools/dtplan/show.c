@@ -49,9 +49,6 @@ static dtp_status show_graph(const show_command *c, dtp_strbuf *out, dtp_err *er
 static dtp_status print_program(const show_command *c, const dtp_program *p, dtp_strbuf *out,
                                 dtp_err *err)
 {
-    if (c->source.comm_report) {
-        return tool_print_comm(p, c->source.json, out, err);
-    }
     if (c->source.counters) {
         return tool_print_counters(p, c->source.json, out, err);
     }
@@ -68,15 +65,12 @@ static dtp_status print_programs(const show_command *c, const dtp_pipeline *p, d
                                  dtp_err *err)
 {
     if (c->source.json) {
-        return DTP_FAIL(err, DTP_UNSUPPORTED, "--json is of one program: the plan has %d stages",
+        return DTP_FAIL(err, DTP_UNSUPPORTED,
+                        "--counters --json is of one program: the plan has %d stages",
                         p->table.n_stages);
     }
     for (int32_t k = 0; k < p->n; k++) {
-        dtp_strbuf_addf(out, "%sstage %d", k > 0 ? "\n" : "", k % p->table.n_stages);
-        if (p->n > p->table.n_stages) {
-            dtp_strbuf_addf(out, ", chunk %d", k / p->table.n_stages);
-        }
-        dtp_strbuf_add(out, "\n");
+        tool_print_chunk(p, k, out);
         DTP_TRY(print_program(c, p->programs[k], out, err));
     }
     return DTP_OK;
@@ -100,6 +94,8 @@ static dtp_status show_program(const show_command *c, dtp_strbuf *out, dtp_err *
         s = job.run->pipeline == NULL
                 ? tool_print_trace(job.run->graph, &job.run->sharding, job.run->program, out, err)
                 : DTP_FAIL(err, DTP_UNSUPPORTED, "--trace is of plans without stages");
+    } else if (c->source.comm_report) {
+        s = tool_print_comm(job.run, c->source.json, out, err);
     } else if (!report && strcmp(c->source.stage, "schedule") == 0) {
         s = print_schedule(&job, out, err);
     } else if (!report && strcmp(c->source.stage, "plan") == 0) {

@@ -284,6 +284,7 @@ static dtp_status run_steps(run_command *c, rank_run *r, const char *backend, dt
     DTP_TRY(dtp_report_start(&r->report, r->session, backend, r->comm->ops->name,
                              dtp_job_predicted(c->job.run), err));
     r->report.rates = r->report.has_prediction ? tool_rates(c->job.machine, c->job.plan) : NULL;
+    r->report.pipeline = c->job.run->pipeline;
     r->report.tokens = dtp_model_flops_of(c->job.model).tokens;
     const dtp_status opened = dtrun_log_open(
         &r->log, r->comm->rank == 0 ? c->source.log_json : NULL, c->options.resume, r->next, err);
