@@ -9,7 +9,7 @@
 
 #include "core/layout/placement_text.h"
 
-enum { MAX_LISTED = 8, LABEL_BYTES = 160, CAPTIONS = 3 };
+enum { MAX_LISTED = 8, LABEL_BYTES = 160, CAPTIONS = 4 };
 
 /* The shards of a tensor dim, in order of their index. A tensor of rank 0 to 2 has slices, rows and
  * columns that are no dims (axis -1, one shard). */
@@ -159,7 +159,8 @@ static int32_t cell_of(const draw_grid *g, int32_t slice, int32_t row, int32_t c
         }
         const int32_t copy = dtp_mesh_set_member(mesh, copies, first, i / n_terms);
         dtp_strbuf_add(cell, i == 0 ? "" : i % n_terms == 0 ? ", " : "+");
-        dtp_strbuf_addf(cell, "%d", dtp_mesh_set_member(mesh, terms, copy, i % n_terms));
+        dtp_strbuf_addf(cell, "%d",
+                        g->d->first_rank + dtp_mesh_set_member(mesh, terms, copy, i % n_terms));
     }
     if (all > MAX_LISTED) {
         dtp_strbuf_addf(cell, " (%d ranks)", all);
@@ -205,7 +206,7 @@ static void add_sign(const draw_grid *g, const char *sign, dtp_mesh_set set, dtp
 }
 
 /* What is drawn: type and mesh; the layout in our form and PyTorch's; when something is partial or
- * replicated, what the signs in the cells mean. Returns how many lines, which the caller frees. */
+ * replicated, what the signs in the cells mean; the note. Returns how many lines, which the caller frees. */
 static int32_t make_captions(const draw_grid *g, dtp_strbuf lines[CAPTIONS])
 {
     const dtp_drawing *d = g->d;
@@ -227,7 +228,9 @@ static int32_t make_captions(const draw_grid *g, dtp_strbuf lines[CAPTIONS])
     }
     add_sign(g, "a, b: copies over ", copies, &lines[2]);
     add_sign(g, copies != 0 ? "; a+b: partial over " : "a+b: partial over ", terms, &lines[2]);
-    return (copies | terms) != 0 ? 3 : 2;
+    const int32_t n = (copies | terms) != 0 ? 3 : 2;
+    dtp_strbuf_add(&lines[n], d->note != NULL ? d->note : "");
+    return d->note != NULL ? n + 1 : n;
 }
 
 /* ---- text ---- */

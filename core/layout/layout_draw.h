@@ -20,6 +20,8 @@ typedef struct dtp_drawing {
     const dtp_ttype *type;
     const dtp_dims *dims;
     const dtp_layout *layout;
+    int32_t first_rank; /* the number of rank 0 of the mesh */
+    const char *note;   /* another line of caption; NULL: none */
 } dtp_drawing;
 
 /* What both check first: DTP_INVALID when the layout does not fit, DTP_RANGE on more than

@@ -193,7 +193,29 @@ else:
     assert int(flags["micro-batch-size"]) == s["microbatch_size"] and flags["global-batch-size"] == "8"
 END
 done
-refuse "has 2 stages" "$bin/dtplan" viz "$model" --plan "$here/a" --tensor wte
+# A tensor is drawn on its home, of what crosses a border with where it goes; a mask lies on both.
+drawn() { # TENSOR WORDS
+    "$bin/dtplan" viz "$model" --plan "$here/a" --tensor "$1" --svg "$here/drawn.svg" >"$here/out" 2>"$here/err" || bad "viz $1: $(cat "$here/err")"
+    for words in "${@:2}"; do
+        grep -qF -- "$words" "$here/out" || bad "viz $1: no '$words': $(cat "$here/out")"
+        [ "${words#|}" != "$words" ] || grep -qF -- "${words//>/\&gt;}" "$here/drawn.svg" || bad "viz $1: no '$words' in the SVG"
+    done
+    "$bin/dtplan" viz "$model" --plan "$here/a" --tensor "$1" --json >"$here/drawn" || bad "viz $1 --json"
+}
+drawn wte "stage 0 of 2" "| 0, 1 "
+drawn head "stage 1 of 2" "| 2, 3 "
+drawn layers.1.x2 "stage 0 of 2; sent 0 -> 1 behind forward"
+python3 - "$here/drawn" <<'END' || bad "viz --json"
+import json, sys
+d = json.load(open(sys.argv[1]))
+assert d["stages"] == {"home": 0, "on": [0], "sends": [{"from": 0, "to": 1, "section": "forward"}]}, d["stages"]
+assert [r["rank"] for r in d["ranks"]] == [0, 1]
+END
+drawn grad.layers.2.ln_1.1 "stage 1 of 2; sent 1 -> 0 behind backward"
+"$bin/dtplan" plan models/gpt2_small.json --dim length=8 --dim layers=4 --dim heads=2 --dim d_head=4 --dim vocab=32 --dim batch=16 --mesh x:1 \
+    --stages 2 --style '**: data' --microbatches 4 --target cpu -o "$here/tied" >/dev/null || bad "a plan with a tied embedding"
+"$bin/dtplan" viz models/gpt2_small.json --plan "$here/tied" --tensor wte >"$here/out" || bad "viz of a tied embedding"
+grep -q '^stage 0 of 2; also on stage 1; sent 0 -> 1 behind update.1$' "$here/out" || bad "a copy is not named: $(cat "$here/out")"
 refuse "--trace is of plans without stages" "$bin/dtplan" show "$model" --plan "$here/a" --trace
 refuse "--json is of one program: the plan has 2 stages" "$bin/dtplan" show "$model" --plan "$here/a" --counters --json
 tried() { # WORDS OPTIONS...

@@ -17,6 +17,10 @@ typedef struct viz_command {
     dtp_ttype type;
     dtp_layout layout;
     dtp_drawing drawing;
+    /* With stages: its home, all that hold it, and its transfers. */
+    int32_t home, n_on, n_sent, *sent;
+    int64_t on[DTP_MAX_STAGES];
+    dtp_strbuf note;
 } viz_command;
 
 /* ---- what to draw ---- */
@@ -57,6 +61,44 @@ static dtp_status read_tensor(viz_command *c, dtp_err *err)
     return DTP_OK;
 }
 
+/* Where a tensor lies in a plan with stages: drawn on its home, whose ranks are numbered among all;
+ * copies and what is sent are named. */
+static dtp_status place_tensor(viz_command *c, dtp_tensor_id t, dtp_err *err)
+{
+    const dtp_stages *stages = c->job.run->graph->stages;
+    const char *between = "; also on";
+    if (stages == NULL) {
+        return DTP_OK;
+    }
+    const uint64_t holds = dtp_stages_of_chunks(stages, stages->holds[t]);
+    DTP_TRY(DTP_NEW(c->arena, c->sent, (size_t)stages->n_transfers + 1, err));
+    c->home = stages->home[t] % stages->n;
+    c->drawing.first_rank = c->home * dtp_mesh_ranks(c->drawing.mesh);
+    dtp_strbuf_addf(&c->note, "stage %d of %d", c->home, stages->n);
+    if (stages->n_chunks > stages->n) {
+        dtp_strbuf_addf(&c->note, ", chunk %d", stages->home[t] / stages->n);
+    }
+    for (int32_t s = 0; s < stages->n; s++) {
+        if (s != c->home && dtp_in_chunk(holds, s)) {
+            dtp_strbuf_addf(&c->note, "%s stage %d", between, s);
+            between = ",";
+        }
+        if (dtp_in_chunk(holds, s)) {
+            c->on[c->n_on++] = s;
+        }
+    }
+    for (int32_t k = 0; k < stages->n_transfers; k++) {
+        const dtp_transfer *x = &stages->transfers[k];
+        if (x->tensor == t || x->into == t) { /* itself, or its new value */
+            c->sent[c->n_sent++] = k;
+            dtp_strbuf_addf(&c->note, "; sent %d -> %d behind %s", x->from % stages->n,
+                            x->to % stages->n, dtp_section_name(x->section).text);
+        }
+    }
+    c->drawing.note = dtp_strbuf_text(&c->note);
+    return c->note.failed ? DTP_FAIL(err, DTP_NOMEM, "no memory for a drawing") : DTP_OK;
+}
+
 /* A tensor of a model under a plan or rules. */
 static dtp_status read_model(viz_command *c, dtp_err *err)
 {
@@ -66,6 +108,7 @@ static dtp_status read_model(viz_command *c, dtp_err *err)
     if (c->source.tensor == NULL) {
         return DTP_FAIL(err, DTP_INVALID, "--tensor is missing: which tensor of the model?");
     }
+    c->source.any_stages = true;
     DTP_TRY(tool_job_create(&c->source, 0, NULL, false, &c->ctx, &c->job, err));
     const dtp_tensor_id t = dtp_graph_find(c->job.run->graph, c->source.tensor);
     if (t < 0) {
@@ -73,11 +116,11 @@ static dtp_status read_model(viz_command *c, dtp_err *err)
                         c->job.run->graph->name, c->source.tensor);
     }
     c->drawing = (dtp_drawing){.name = c->source.tensor,
-                               .mesh = dtp_job_mesh(c->job.run),
+                               .mesh = &c->job.run->sharding.mesh,
                                .type = &c->job.run->graph->tensors[t].type,
                                .dims = &c->job.run->graph->dims,
                                .layout = &c->job.run->sharding.layouts[t]};
-    return DTP_OK;
+    return place_tensor(c, t, err);
 }
 
 /* ---- JSON ---- */
@@ -97,15 +140,27 @@ static void rank_row(tool_rows *rows, const void *user, int32_t rank)
     for (int32_t i = 0; i < local.rank; i++) {
         sizes[i] = local.dims[i].size;
     }
-    tool_row(rows,
-             TOOL_FIELDS(FIELD_INT("rank", rank), FIELD_INTS("coords", d->mesh->n_dims, coords),
-                         FIELD_INTS("offset", d->type->rank, offsets),
-                         FIELD_INTS("size", d->type->rank, sizes),
-                         FIELD_INT("bytes", dtp_ttype_bytes(&local))));
+    tool_row(rows, TOOL_FIELDS(FIELD_INT("rank", d->first_rank + rank),
+                               FIELD_INTS("coords", d->mesh->n_dims, coords),
+                               FIELD_INTS("offset", d->type->rank, offsets),
+                               FIELD_INTS("size", d->type->rank, sizes),
+                               FIELD_INT("bytes", dtp_ttype_bytes(&local))));
 }
 
-static dtp_status write_json(const dtp_drawing *d, dtp_strbuf *out, dtp_err *err)
+/* Where the drawn tensor is sent; rows of none are left out. */
+static void sent_row(tool_rows *rows, const void *user, int32_t k)
 {
+    const viz_command *c = user;
+    const dtp_stages *stages = c->job.run->graph->stages;
+    const dtp_transfer *x = &stages->transfers[c->sent[k]];
+    tool_row(rows,
+             TOOL_FIELDS(FIELD_INT("from", x->from % stages->n), FIELD_INT("to", x->to % stages->n),
+                         FIELD_TEXT("section", dtp_section_name(x->section).text)));
+}
+
+static dtp_status write_json(const viz_command *c, dtp_strbuf *out, dtp_err *err)
+{
+    const dtp_drawing *d = &c->drawing;
     dtp_json_writer w = {0};
     char mesh[DTP_MESH_TEXT_BYTES];
     const char *dims[DTP_MAX_RANK];
@@ -129,6 +184,9 @@ static dtp_status write_json(const dtp_drawing *d, dtp_strbuf *out, dtp_err *err
                 TOOL_FIELDS(FIELD_TEXT("mesh", mesh),
                             FIELD_TEXT_IF(d->name != NULL, "tensor", d->name),
                             FIELD_TEXT("dtype", dtp_dtype_name(d->type->dtype)),
+                            FIELD_OBJECT_IF(d->note != NULL, "stages", FIELD_INT("home", c->home),
+                                            FIELD_INTS("on", c->n_on, c->on),
+                                            FIELD_LIST("sends", c->n_sent, sent_row, c)),
                             FIELD_TEXTS("dims", d->type->rank, dims),
                             FIELD_INTS("shape", d->type->rank, shape), FIELD_GROUP("forms", forms),
                             FIELD_LIST("ranks", dtp_mesh_ranks(d->mesh), rank_row, d)));
@@ -146,8 +204,7 @@ static dtp_status draw(viz_command *c, dtp_strbuf *out, dtp_strbuf *svg, dtp_err
 {
     DTP_TRY(c->source.model == NULL ? read_tensor(c, err) : read_model(c, err));
     DTP_TRY(dtp_drawing_check(&c->drawing, err));
-    DTP_TRY(c->source.json ? write_json(&c->drawing, out, err)
-                           : dtp_layout_draw_text(&c->drawing, out, err));
+    DTP_TRY(c->source.json ? write_json(c, out, err) : dtp_layout_draw_text(&c->drawing, out, err));
     return c->source.svg != NULL ? dtp_layout_draw_svg(&c->drawing, svg, err) : DTP_OK;
 }
 
@@ -161,6 +218,7 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
     s = s == DTP_OK ? tool_put_both(c->source.svg, &svg, &out, false, err) : s;
     dtp_strbuf_free(&out);
     dtp_strbuf_free(&svg);
+    dtp_strbuf_free(&c->note);
     tool_job_free(&c->job);
     dtp_arena_destroy(c->arena);
     return s;
