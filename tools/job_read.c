@@ -140,8 +140,8 @@ static dtp_status read_texts(const tool_source *source, const char *text, size_t
     DTP_TRY(read_plan(source, text, len, *model, plan, err));
     if ((*plan)->variant.stages.n > 1 && source->stage == NULL && !source->any_stages) {
         return DTP_FAIL(err, DTP_UNSUPPORTED,
-                        "%s: the plan has %d stages; dtplan show and export, dtrun run and verify "
-                        "take such plans, no other command does yet",
+                        "%s: the plan has %d stages; dtplan show, export, report and viz, dtrun run "
+                        "and verify take such plans, no other command does yet",
                         source->plan, (*plan)->variant.stages.n);
     }
     tool_print_other_dims(*plan, *model, true, &others);

@@ -49,7 +49,8 @@ void dtp_words_dim_print(const dtp_graph *g, const dtp_words_dim *d, dtp_strbuf 
  * nothing where there is neither or no time is predicted. */
 void dtp_words_rivals_print(const dtp_plan *plan, dtp_strbuf *out);
 
-/* All of it as text. `p` is the plan's program; with times when it was predicted. `plan`: what it
+/* All of it as text. `p` is the plan's program; with times when it was predicted; NULL: nothing is
+ * said of what it communicates and holds. `plan`: what it
  * was predicted to take; NULL: not known. `machine`: the one that the times are of; NULL: nothing
  * is said of what is exposed. */
 dtp_status dtp_words_print(const dtp_graph *g, const dtp_sharding *s, const dtp_program *p,

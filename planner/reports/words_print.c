@@ -323,9 +323,9 @@ dtp_status dtp_words_print(const dtp_graph *g, const dtp_sharding *s, const dtp_
         for (int32_t b = g->n_blocks - 1; b >= -1; b--) {
             print_block(g, s, b, out);
         }
-        status = print_communication(p, machine, arena, out, err);
+        status = p != NULL ? print_communication(p, machine, arena, out, err) : DTP_OK;
     }
-    status = status == DTP_OK ? print_peak(p, arena, out, err) : status;
+    status = status == DTP_OK && p != NULL ? print_peak(p, arena, out, err) : status;
     dtp_arena_destroy(arena);
     return status;
 }

@@ -79,6 +79,12 @@ static int by_bytes(const void *a, const void *b)
 
 dtp_status dtp_peak_find(const dtp_program *p, dtp_arena *arena, dtp_peak *out, dtp_err *err)
 {
+    return dtp_peak_at(p, -1, arena, out, err);
+}
+
+dtp_status dtp_peak_at(const dtp_program *p, int32_t at, dtp_arena *arena, dtp_peak *out,
+                       dtp_err *err)
+{
     int64_t *change;
     buffer_span *spans;
     dtp_peak_buffer *list;
@@ -88,7 +94,7 @@ dtp_status dtp_peak_find(const dtp_program *p, dtp_arena *arena, dtp_peak *out, 
     *out = (dtp_peak){.at = -1};
     for (int32_t i = 0; i < p->n_instrs; i++) {
         now += change[i];
-        if (out->at < 0 || now > out->bytes) {
+        if (i == at || (at < 0 && (out->at < 0 || now > out->bytes))) {
             out->at = i;
             out->bytes = now;
         }

@@ -31,6 +31,9 @@ typedef struct dtp_peak {
 /* The program has its liveness (dtp_lower). Storage from `arena`. */
 dtp_status dtp_peak_find(const dtp_program *p, dtp_arena *arena, dtp_peak *out,
                          dtp_err *err) DTP_MUST_CHECK;
+/* The same while instruction `at` runs. */
+dtp_status dtp_peak_at(const dtp_program *p, int32_t at, dtp_arena *arena, dtp_peak *out,
+                       dtp_err *err) DTP_MUST_CHECK;
 
 /* Bytes that are needed while each instruction runs, by what holds them then, as in dtp_peak_find:
  * (*out)[i][kind]. Storage from `arena`. */

@@ -33,6 +33,16 @@ def call(*args):
     return done.stdout if done.returncode == 0 else None
 
 
+def sections(path):
+    """By rank what its stage ran, in order, with what it sent behind it."""
+    trace = json.load(open(path))
+    processes = {p["pid"]: (p["rank"], p["stage"]) for p in trace["otherData"]["processes"]}
+    out = {}
+    for e in sorted((e for e in trace["traceEvents"] if e.get("cat") in ("section", "send")), key=lambda e: e["ts"]):
+        out.setdefault(processes[e["pid"]], []).append((e["name"], e["args"].get("bytes", 0)))
+    return out
+
+
 def main(folder):
     def at(name):
         return os.path.join(folder, name)
@@ -56,7 +66,10 @@ def main(folder):
         v = json.loads(text or '{"pass": false}')
         if not v["pass"] or v["predicted"]["peak_bytes_per_rank"] != v["measured"]["peak_bytes_per_rank"]:
             fail(f"{name}: {text}")
-        same(f"{name} on MPI", losses(name, 4, comm="mpi"), losses(name, 4))
+        traces = [at(f"{name}.trace.{comm}") for comm in ("mpi", "sim")]
+        same(f"{name} on MPI", losses(name, 4, "--trace", traces[0], comm="mpi"), losses(name, 4, "--trace", traces[1]))
+        if sections(traces[0]) != sections(traces[1]) or len(sections(traces[0])) != 4:
+            fail(f"{name}: sections on MPI {sections(traces[0])}, on virtual ranks {sections(traces[1])}")
 
     # Halves of a run: in f32 on one rank per stage the bits are those of the plan without stages.
     comm = "mpi" if MPI else "sim"

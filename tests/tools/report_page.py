@@ -224,6 +224,66 @@ def check_hostile(here):
         drawing(hostile, plan, part, here, "--machine", f"{here}/machine.json")
 
 
+def check_stages(here):
+    """The page of a plan with stages: a section of the drawing for every action of the table, at its time, and the peak of the
+    stage that binds; a run of it stands beside it; what is of one program is refused or left out."""
+    on = ["--machine", "h100_64", "--target", "cpu", "--dim", "batch=16", "--dim", "length=16", "--microbatches", "4"]
+    tool("plan", GPT, *on, "--devices", "4", "--stages", "2", "-o", f"{here}/two.plan", "--report", f"{here}/two.html")
+    tool("plan", GPT, *on, "--mesh", "x:1", "--stages", "2x2", "--style", "**: data", "-o", f"{here}/chunks.plan")
+    for name, chunks in (("two", 1), ("chunks", 2)):
+        plan, page = f"{here}/{name}.plan", f"{here}/{name}.report"
+        tool("run", GPT, "--plan", plan, "--comm", "sim", "--threads", "1", "--steps", "1", "--quiet", "--json", "-o", f"{here}/{name}.run",
+             name="dtrun")
+        tool("report", GPT, plan, "--run", f"{here}/{name}.run", "-o", page)
+        text, reader = read_page(name, page, MIB)
+        has_parts(name, reader, [part for part in PARTS if part != "explain"] + ["measured"])
+        with open(plan, encoding="utf-8") as f:
+            p = json.load(f)["predicted"]
+        if "stages" not in reader.ids or "does not say what other layouts" not in text or f"of stage {peak_stage(plan)}" not in text:
+            fail(f"{name}: no drawing of the stages, or no word of what is left out")
+        trace = json.loads(tool("show", GPT, "--plan", plan, "--machine", "h100_64", "--stage", "schedule").stdout)
+        events = [e for e in trace["traceEvents"] if e["ph"] == "X"]
+        svg = drawing(GPT, plan, "stages", here)
+        per_pixel = p["step_time_s"] / 660.0
+        drawn = [r for r in rects(svg, {"forward", "backward", "update"}) if r.getAttribute("height") == "20.00"]
+        rows = sorted({float(r.getAttribute("y")) for r in drawn})
+        for process, y in zip(trace["otherData"]["processes"], rows):
+            got = [float(r.getAttribute("x")) for r in drawn if float(r.getAttribute("y")) == y]
+            wanted = [118 + 1e-6 * e["ts"] / per_pixel for e in events if e["cat"] == "section" and e["pid"] == process["pid"]]
+            if len(got) != len(wanted) or any(abs(a - b) > 0.02 for a, b in zip(got, wanted)):
+                fail(f"{name}: sections at {got}, wanted {wanted}")
+        sends = [r for r in rects(svg, {"c4"}) if r.getAttribute("height") == "4.00"]
+        if len(rows) != 2 or len(drawn) != 2 * chunks * 9 or len(sends) != sum(e["cat"] == "send" for e in events):
+            fail(f"{name}: {len(drawn)} sections and {len(sends)} sends on {len(rows)} stages")
+        svg = drawing(GPT, plan, "memory", here)
+        level = [float(l.getAttribute("y1")) for l in svg.getElementsByTagName("line") if l.getAttribute("class") == "peak"]
+        heights = [float(v) for a in svg.getElementsByTagName("path") for v in re.findall(r"V([0-9.]+)", a.getAttribute("d"))]
+        if not level or not level[0] - 0.1 <= min(heights) <= level[0] + 30.0:
+            fail(f"{name}: the peak lies at {level}, the areas end at {min(heights, default=None)}")
+        for part in DRAWINGS:
+            drawing(GPT, plan, part, here)
+        for argv, words in ((["--points", "2"], b"--points is of plans without stages"), (["--against", plan], b"--against is of plans")):
+            done = tool("report", GPT, plan, *argv, "-o", f"{here}/none.html", code=2)
+            if words not in done.stderr or os.path.exists(f"{here}/none.html"):
+                fail(f"{name}: {argv}: {done.stderr.decode()}")
+    with open(f"{here}/two.html", encoding="utf-8") as f, open(f"{here}/two.report", encoding="utf-8") as g:
+        if f.read().split("<nav", 1)[0] != g.read().split("<nav", 1)[0]:
+            fail("two: another page when it is planned")
+    tool("report", MLP, f"{here}/mlp.plan", "--svg", "stages", "-o", f"{here}/none.svg", code=2)
+    # More sections than can be drawn one by one are shares of columns, of the same work.
+    tool("plan", GPT, "--machine", "h100_64", "--dim", "batch=512", "--dim", "length=8", "--microbatches", "256", "--mesh", "x:2", "--rules",
+         "batch:x", "--stages", "2", "-o", f"{here}/many.plan")
+    svg = drawing(GPT, f"{here}/many.plan", "stages", here)
+    if rects(svg, {"forward"})[1:] or len(svg.getElementsByTagName("path")) < 2 * 2:
+        fail("many: sections are not shares")
+
+
+def peak_stage(plan):
+    shown = tool("show", GPT, "--plan", plan, "--machine", "h100_64", "--stage", "pipeline").stdout.decode()
+    table = re.findall(r"^(\d)(?:\.\d)? +\d+ +([0-9.]+) MiB", shown, flags=re.M)
+    return max(table, key=lambda row: float(row[1]))[0]
+
+
 def check_refusals(here):
     """One error with its place, exit 2, no file."""
     plan, out = f"{here}/mlp.plan", f"{here}/none.html"
@@ -287,6 +347,7 @@ def main():
         read_page("llama3_70b", f"{here}/llama.html", MIB)
         check_figures(here)
         check_hostile(here)
+        check_stages(here)
         check_refusals(here)
     print(f"{len(failures)} failures")
     return 1 if failures else 0

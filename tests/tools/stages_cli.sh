@@ -153,7 +153,13 @@ run() { # OPTIONS...
 run verify "$model" --plan "$here/e" --comm sim >"$here/out" 2>"$here/err" || bad "verify: $(cat "$here/err")"
 grep -q '^verify: 4 ranks against one device' "$here/out" || bad "verify does not run 2 stages of 2 ranks"
 refuse "is one rank, but the mesh has 4" run verify "$model" --plan "$here/e" --comm self
-refuse "has 2 stages" run run "$model" --plan "$here/e" --comm sim --eval-every 1 --eval-feed "ids=$here/none"
+refuse "--eval-every is of plans without stages" run run "$model" --plan "$here/e" --comm sim --eval-every 1 --eval-feed "tokens=$here/none"
+refuse "has 2 stages" run eval "$model" --plan "$here/e" --comm sim --load "$here/none" --feed "tokens=$here/none"
+refuse "has 2 stages" "$bin/dtplan" explain "$model" "$here/a" wte --machine "$machine"
+refuse "has 2 stages" "$bin/dtplan" diff "$model" "$here/a" "$here/d" --machine "$machine"
+refuse "has 2 stages" "$bin/dtplan" sensitivity "$model" "$here/a" --machine "$machine"
+refuse "--against is of plans without stages" "$bin/dtplan" report "$model" "$here/a" --machine "$machine" --against "$here/d" -o "$here/page"
+[ ! -e "$here/page" ] || bad "a refused report has written a file"
 refuse "has 2 stages" run sample "$model" --plan "$here/e" --comm sim --load "$here/none" --prompt a
 for form in jax hf rules placements; do
     refuse "has 2 stages, which --as torch alone says" "$bin/dtplan" export "$model" "$here/a" --as $form -o "$here/exported"

@@ -17,7 +17,6 @@
 #include "cost_models/machine/machine_set.h"
 #include "cost_models/predict.h"
 #include "planner/mtf/mtf_layout.h"
-#include "planner/reports/words.h"
 #include "tools/job.h"
 #include "tools/dtplan/inputs.h"
 #include "tools/dtplan/page/page.h"
@@ -116,19 +115,6 @@ static dtp_status write_text(const char *file, dtp_status made, dtp_strbuf *text
     return s;
 }
 
-/* What the plan means, appended; of one with stages what each stage has. */
-static dtp_status print_words(const plan_command *c, const opened_plan *o, dtp_strbuf *out,
-                              dtp_err *err)
-{
-    if (o->job->pipeline != NULL) {
-        dtp_strbuf_add(out, "\n");
-        dtp_pipeline_print(o->job->pipeline, NULL, out); /* said above */
-        return DTP_OK;
-    }
-    return dtp_words_print(o->job->graph, &o->job->sharding, o->job->program, o->plan, c->machine,
-                           out, err);
-}
-
 /* What the same plan takes under PyTorch, of one for PyTorch under dtrun, where the machine has
  * rates of both: of kind cuda. *is is false where the other target cannot run the plan. */
 static dtp_status price_elsewhere(const plan_command *c, const dtp_plan *plan,
@@ -221,7 +207,9 @@ static dtp_status put_planned(const plan_command *c, const dtp_plan_result *resu
     } else if (s == DTP_OK) {
         s = c->source.json ? describe(c, result->plan, file, &report, err)
                            : print_plan(c, result->plan, &report, err);
-        s = s == DTP_OK && !c->source.json ? print_words(c, &opened, &report, err) : s;
+        s = s == DTP_OK && !c->source.json
+                ? tool_print_words(opened.job, opened.plan, c->machine, &report, err)
+                : s;
     }
     int64_t n_params = 0;
     for (dtp_tensor_id t = 0; t < c->model->n_tensors; t++) {
@@ -552,7 +540,6 @@ static dtp_status check_stages(const plan_command *c, dtp_err *err)
                        : s->uneven                                     ? "--uneven"
                        : c->options.expressible != NULL                ? "--expressible"
                        : c->options.prices                             ? "--prices"
-                       : s->report != NULL                             ? "--report"
                                                                        : NULL;
     if (s->stages != NULL && s->mode != NULL && strcmp(s->mode, "tensor") != 0) {
         return DTP_FAIL(err, DTP_INVALID, "--stages is searched in --mode tensor, not %s", s->mode);

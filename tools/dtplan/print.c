@@ -11,6 +11,7 @@
 #include "cost_models/comm_report.h"
 #include "cost_models/price.h"
 #include "interop/counters.h"
+#include "planner/reports/words.h"
 #include "spmd/lower/lower.h"
 #include "spmd/program/peak.h"
 #include "spmd/redistribute/steps.h"
@@ -433,6 +434,38 @@ dtp_status tool_print_comm(const dtp_job *job, bool json, dtp_strbuf *out, dtp_e
     }
     dtp_arena_destroy(arena);
     return s;
+}
+
+dtp_status tool_print_words(const dtp_job *job, const dtp_plan *plan, const dtp_machine *machine,
+                            dtp_strbuf *out, dtp_err *err)
+{
+    const dtp_pipeline *p = job->pipeline;
+    if (p == NULL) {
+        return dtp_words_print(job->graph, &job->sharding, job->program, plan, machine, out, err);
+    }
+    dtp_strbuf_add(out, "\n");
+    dtp_pipeline_print(p, NULL, out); /* the step is the plan's */
+    dtp_strbuf_add(out, "\ncollectives and sends of a rank of each stage\n");
+    for (int32_t k = 0; k < p->table.n_stages; k++) {
+        dtp_strbuf_addf(out, "  stage %d:", k);
+        for (int32_t c = 0; c < DTP_N_COLL_TOTALS; c++) {
+            const dtp_coll_total *t = &p->stages[k].collectives[c];
+            if (t->kind != NULL && t->count > 0) {
+                dtp_strbuf_addf(out, " %s %" PRId64 " (%s),", t->kind, t->count,
+                                dtp_byte_count((double)t->bytes).text);
+            }
+        }
+        int64_t sends = 0, bytes = 0;
+        for (int32_t i = 0; i < p->times.n_messages; i++) {
+            const dtp_stage_message *x = &p->times.messages[i];
+            const int64_t n = x->from % p->table.n_stages == k ? dtp_message_sends(p, x) : 0;
+            sends += n;
+            bytes += n * x->bytes;
+        }
+        dtp_strbuf_addf(out, " %" PRId64 " sends (%s)\n", sends,
+                        dtp_byte_count((double)bytes).text);
+    }
+    return dtp_words_print(job->graph, &job->sharding, NULL, plan, machine, out, err);
 }
 
 dtp_status tool_print_counters(const dtp_program *p, bool json, dtp_strbuf *out, dtp_err *err)

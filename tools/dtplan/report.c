@@ -56,6 +56,7 @@ static dtp_status add_asked(report_command *c, dtp_err *err)
     const dtp_plan *plan = c->job.plan;
     dtp_plan_request request = dtp_plan_request_init();
     tool_source other = c->source;
+    other.any_stages = false; /* what differs is told of one program */
     if (c->source.run_report != NULL) {
         DTP_TRY(page_run_read(c->source.run_report, plan, c->arena, &c->run, err));
         c->page.run = &c->run;
@@ -95,12 +96,18 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
     dtp_strbuf text = {0};
     c->source.model = operands[0];
     c->source.plan = operands[1];
+    c->source.any_stages = true;
     c->arena = dtp_arena_create();
     DTP_TRY(DTP_MEMORY(err, c->arena));
     if (c->source.machine == NULL) {
         DTP_TRY(find_machine(c, err));
     }
     DTP_TRY(tool_job_create(&c->source, 0, NULL, false, &c->ctx, &c->job, err));
+    const int32_t n_stages = dtp_graph_stages(c->job.run->graph);
+    if (n_stages > 1 && (c->source.against != NULL || c->source.points > 0)) {
+        return DTP_FAIL(err, DTP_UNSUPPORTED, "%s is of plans without stages: the plan has %d",
+                        c->source.against != NULL ? "--against" : "--points", n_stages);
+    }
     c->page.plan = c->job.plan;
     c->page.job = c->job.run;
     c->page.machine = c->job.machine;

@@ -394,7 +394,7 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
     c->source.model = operands[0];
     c->source.unrecorded = c->options.no_graph || is_profiled(c) || !transport_records(&c->source);
     DTP_TRY(check_saves(c, err));
-    c->source.any_stages = c->source.eval_every == 0;
+    c->source.any_stages = true;
     c->options.any_seed = c->source.seed < 0;
     c->options.seed = c->source.seed < 0 ? 0 : (uint64_t)c->source.seed;
     for (int32_t i = 0; i < c->source.fetches.n; i++) {
@@ -406,6 +406,11 @@ static dtp_status execute(void *command, const char *const *operands, dtp_err *e
     c->n_fetch = c->source.fetches.n;
     DTP_TRY(dtrun_feeds_parse(&c->source.feeds, &c->feed_specs, err));
     DTP_TRY(tool_job_create(&c->source, c->n_fetch, c->fetch_names, false, &c->ctx, &c->job, err));
+    if (c->source.eval_every > 0 && c->job.run->pipeline != NULL) {
+        return DTP_FAIL(err, DTP_UNSUPPORTED,
+                        "--eval-every is of plans without stages: the plan has %d",
+                        c->job.run->pipeline->table.n_stages);
+    }
     DTP_TRY(dtrun_stored(&c->source, &c->job, c->source.load, c->source.save_hf, &c->options.stored,
                          err));
     DTP_TRY(open_evaluation(c, err));

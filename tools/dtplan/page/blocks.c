@@ -14,8 +14,9 @@ typedef struct block_drawing {
     const page_input *in;
     const dtp_graph *g;
     const dtp_sharding *sharding;
-    const dtp_comm_report *comm;
-    double *row_y; /* by node; 0: not drawn */
+    const dtp_comm_report *comm; /* by chunk, */
+    int32_t n_comm;              /* 1 without stages */
+    double *row_y;               /* by node; 0: not drawn */
     dtp_strbuf *out;
 } block_drawing;
 
@@ -114,12 +115,17 @@ static double put_node(const block_drawing *b, dtp_node_id n, double y)
             put_tensor(b, param, PARAM_X, y + ROW * params++);
         }
     }
-    for (int32_t i = 0; i < b->comm->n_entries; i++) {
-        const dtp_comm_entry *e = &b->comm->entries[i];
+    for (int32_t k = 0, i = 0; k < b->n_comm; i++) {
+        if (i == b->comm[k].n_entries) {
+            k++;
+            i = -1;
+            continue;
+        }
+        const dtp_comm_entry *e = &b->comm[k].entries[i];
         char set[DTP_MESH_TEXT_BYTES];
         bool here = e->node == n;
-        for (int32_t k = 0; k < node->n_in && e->node >= 0 && !here; k++) {
-            const dtp_node_id from = b->g->tensors[node->in[k]].producer;
+        for (int32_t j = 0; j < node->n_in && e->node >= 0 && !here; j++) {
+            const dtp_node_id from = b->g->tensors[node->in[j]].producer;
             here = from == e->node && is_form_of_param(b->g, from);
         }
         if (here && e->phase == DTP_FORWARD) {
@@ -192,13 +198,22 @@ static double put_block(const block_drawing *b, int32_t block, double y)
 
 dtp_status page_blocks(const page_input *in, dtp_strbuf *out, dtp_err *err)
 {
-    dtp_comm_report comm;
+    const dtp_pipeline *pipeline = in->job->pipeline;
+    dtp_comm_report *comm;
     dtp_strbuf rows = {0};
     dtp_arena *arena = dtp_arena_create();
-    block_drawing b = {
-        .in = in, .g = in->job->graph, .sharding = &in->job->sharding, .comm = &comm, .out = &rows};
+    block_drawing b = {.in = in,
+                       .g = in->job->graph,
+                       .sharding = &in->job->sharding,
+                       .n_comm = pipeline != NULL ? pipeline->n : 1,
+                       .out = &rows};
     dtp_status s = DTP_MEMORY(err, arena);
-    s = s == DTP_OK ? dtp_comm_report_make(in->job->program, arena, &comm, err) : s;
+    s = s == DTP_OK ? DTP_NEW(arena, comm, b.n_comm, err) : s;
+    for (int32_t k = 0; s == DTP_OK && k < b.n_comm; k++) {
+        s = dtp_comm_report_make(pipeline != NULL ? pipeline->programs[k] : in->job->program, arena,
+                                 &comm[k], err);
+    }
+    b.comm = comm;
     s = s == DTP_OK ? DTP_NEW(arena, b.row_y, b.g->n_nodes + 1, err) : s;
     if (s == DTP_OK) {
         char mesh[DTP_MESH_TEXT_BYTES];

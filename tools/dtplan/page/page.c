@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "core/base/units.h"
-#include "planner/reports/words.h"
+#include "tools/dtplan/print.h"
 #include "tools/job.h"
 
 /* Made from the files of the same names in this folder (cmake/Texts.cmake). */
@@ -19,8 +19,7 @@ static dtp_status put_words(const page_input *in, dtp_strbuf *out, dtp_err *err)
 {
     dtp_strbuf text = {0}, line = {0};
     bool inside = false, heading = true;
-    dtp_status s = dtp_words_print(in->job->graph, &in->job->sharding, in->job->program, in->plan,
-                                   in->machine, &text, err);
+    dtp_status s = tool_print_words(in->job, in->plan, in->machine, &text, err);
     for (const char *at = dtp_strbuf_text(&text); s == DTP_OK && *at != '\0';) {
         const size_t n = strcspn(at, "\n");
         line.len = 0;
@@ -54,6 +53,10 @@ static const struct page_section {
     bool drawing; /* that --svg gives */
 } sections[] = {
     {"words", "What the plan does", "", put_words, false},
+    {"stages", "The stages, by time",
+     "<p>A row for each stage; where it is empty the stage waits for others. Under the "
+     "pointer a section says its time; thin bars below are what is sent.</p>\n",
+     page_stages, true},
     {"timeline", "The step, by time",
      "<p>Above: the whole step; the height is the share of the time in which a rank computes or "
      "communicates. Below: one instance of each block, instruction by instruction. Tab goes to one "
@@ -83,7 +86,8 @@ enum { N_SECTIONS = sizeof sections / sizeof sections[0] };
 static bool is_there(const page_input *in, const struct page_section *s)
 {
     return (s->put != page_diff || in->diff != NULL) &&
-           (s->put != page_measured || in->run != NULL);
+           (s->put != page_measured || in->run != NULL) &&
+           (s->put != (in->job->pipeline != NULL ? page_explain : page_stages));
 }
 
 /* ---- headline ---- */
@@ -110,23 +114,32 @@ static void put_headline(const page_input *in, dtp_strbuf *out)
     dtp_strbuf text = {0}, note = {0};
     dtp_mesh_print(&plan->mesh, mesh);
     dtp_strbuf_addf(&text, "%s on %s, ", plan->model, in->machine->name);
+    const int32_t n_stages = dtp_graph_stages(in->job->graph);
+    const int32_t ranks = n_stages * dtp_mesh_ranks(&plan->mesh);
+    if (n_stages > 1) {
+        dtp_strbuf_addf(&text, "%s stages of ", dtp_stages_print(&plan->variant.stages).text);
+    }
     if (mesh[0] == '\0') {
         dtp_strbuf_add(&text, "one device");
     } else {
-        dtp_strbuf_addf(&text, "mesh %s, %d ranks", mesh, dtp_mesh_ranks(&plan->mesh));
+        dtp_strbuf_addf(&text, "mesh %s, %d ranks", mesh, ranks);
     }
     dtp_strbuf_add(out, "<header>\n<h1>");
     svg_escaped(out, dtp_strbuf_text(&text));
     dtp_strbuf_add(out, "</h1>\n<p>A plan of dtplan, ");
     dtp_strbuf_addf(out, "%s mode, for target ", plan->rules_mode ? "rules" : "tensor");
     svg_escaped(out, plan->target);
-    dtp_strbuf_addf(out, ". Times are predicted%s%s.</p>\n<dl class=\"cards\">\n",
-                    rates != NULL ? ", rates: " : "", rates != NULL ? rates : "");
+    dtp_strbuf_addf(out, ". Times are predicted%s%s.%s</p>\n<dl class=\"cards\">\n",
+                    rates != NULL ? ", rates: " : "", rates != NULL ? rates : "",
+                    n_stages > 1
+                        ? " Of a plan with stages the page does not say what other layouts "
+                          "of a tensor cost, nor what fits other memory limits."
+                        : "");
     put_card(out, "step", dtp_seconds(p->step_time_s).text, "");
     if (p->tokens_per_s > 0.0) {
         text.len = 0;
         dtp_strbuf_addf(&text, "%.0f tokens/s", p->tokens_per_s);
-        dtp_strbuf_addf(&note, "%.0f per device", p->tokens_per_s / dtp_mesh_ranks(&plan->mesh));
+        dtp_strbuf_addf(&note, "%.0f per device", p->tokens_per_s / ranks);
         put_card(out, "throughput", dtp_strbuf_text(&text), dtp_strbuf_text(&note));
     }
     if (p->mfu > 0.0) {
@@ -138,10 +151,20 @@ static void put_headline(const page_input *in, dtp_strbuf *out)
     if (plan->memory_limit_bytes > 0) {
         dtp_strbuf_addf(&note, "limit %s", dtp_byte_count((double)plan->memory_limit_bytes).text);
     }
+    if (n_stages > 1) {
+        dtp_strbuf_addf(&note, "%sof stage %d", note.len > 0 ? ", " : "", p->peak_stage);
+    }
     put_card(out, "peak memory of a rank", dtp_byte_count((double)p->peak_bytes).text,
              note.len > 0 ? dtp_strbuf_text(&note) : "");
     note.len = 0;
     dtp_strbuf_addf(&note, "of %s", dtp_seconds(p->comm_s).text);
+    if (n_stages > 1) {
+        dtp_strbuf bubble = {0};
+        dtp_strbuf_addf(&bubble, "imbalance %s, exposed sends %s", dtp_seconds(p->imbalance_s).text,
+                        dtp_seconds(p->exposed_sends_s).text);
+        put_card(out, "bubble", dtp_seconds(p->bubble_s).text, dtp_strbuf_text(&bubble));
+        dtp_strbuf_free(&bubble);
+    }
     put_card(out, "exposed communication", dtp_seconds(p->exposed_comm_s).text,
              dtp_strbuf_text(&note));
     if (plan->certificate.bound > 0) {
@@ -186,7 +209,7 @@ dtp_status page_write(const page_input *in, dtp_strbuf *out, dtp_err *err)
                         "<section id=\"%s\" aria-labelledby=\"%s-title\">\n<h2 "
                         "id=\"%s-title\">%s</h2>\n%s",
                         part->name, part->name, part->name, part->title, part->about);
-        if (part->put == page_pareto && in->pareto == NULL) {
+        if (part->put == page_pareto && in->pareto == NULL && in->job->pipeline == NULL) {
             dtp_strbuf_add(out, "<p>The plans of the Pareto front are here with <code>dtplan "
                                 "report --points 6</code>, which plans for as many memory "
                                 "limits.</p>\n");
@@ -207,7 +230,8 @@ dtp_status page_drawing(const page_input *in, const char *name, dtp_strbuf *out,
     dtp_strbuf text = {0};
     dtp_status s = DTP_OK;
     for (int32_t i = 0; i < N_SECTIONS && s == DTP_OK; i++) {
-        if (sections[i].drawing && strcmp(sections[i].name, name) == 0) {
+        if (sections[i].drawing && is_there(in, &sections[i]) &&
+            strcmp(sections[i].name, name) == 0) {
             s = sections[i].put(in, &text, err);
         }
     }
@@ -223,5 +247,6 @@ dtp_status page_drawing(const page_input *in, const char *name, dtp_strbuf *out,
     return s != DTP_OK    ? s
            : out->failed  ? DTP_FAIL(err, DTP_NOMEM, "no memory for a drawing")
            : out->len > 0 ? DTP_OK
-                          : DTP_FAIL(err, DTP_INVALID, "--svg %s: a step without time", name);
+                          : DTP_FAIL(err, DTP_INVALID,
+                                     "--svg %s: a step without time, or a plan without it", name);
 }

@@ -40,7 +40,9 @@ typedef enum page_lane { PAGE_COMPUTE, PAGE_COMMUNICATION, PAGE_WAIT } page_lane
 /* An instruction when a step runs it. WAIT: compute waits for a collective. */
 typedef struct page_slice {
     page_lane lane;
+    const dtp_program *program; /* of the plan, or of a chunk of the stage */
     int32_t instr, microbatch;
+    int32_t others; /* of a stage: microbatches of its chunks in flight but this one */
     double begin_s, end_s;
     double at_s; /* when compute reaches it */
 } page_slice;
@@ -51,12 +53,16 @@ typedef struct page_schedule {
     double end_s;
 } page_schedule;
 
-/* The simulated schedule (cost_models/timeline.h); from `arena`. */
-dtp_status page_schedule_make(const page_input *in, dtp_arena *arena, page_schedule *out,
-                              dtp_err *err) DTP_MUST_CHECK;
+/* The simulated schedule (cost_models/timeline.h), of a plan with stages that of one of them; from
+ * `arena`. */
+dtp_status page_schedule_make(const page_input *in, int32_t stage, dtp_arena *arena,
+                              page_schedule *out, dtp_err *err) DTP_MUST_CHECK;
+/* The stage with most work, which the prediction is of; 0 where there are none. */
+int32_t page_busiest_stage(const page_input *in);
 
 /* ---- drawings: each appends one SVG element ---- */
 
+dtp_status page_stages(const page_input *in, dtp_strbuf *out, dtp_err *err) DTP_MUST_CHECK;
 dtp_status page_timeline(const page_input *in, dtp_strbuf *out, dtp_err *err) DTP_MUST_CHECK;
 dtp_status page_memory(const page_input *in, dtp_strbuf *out, dtp_err *err) DTP_MUST_CHECK;
 dtp_status page_blocks(const page_input *in, dtp_strbuf *out, dtp_err *err) DTP_MUST_CHECK;

@@ -221,8 +221,11 @@ static dtp_status read_run(const dtp_json *root, const dtp_plan *plan, dtp_arena
                              plan->model);
     }
     DTP_TRY(dtp_json_get_kind(root, "mesh", DTP_JSON_ARRAY, &mesh, err));
-    bool same = dtp_json_size(mesh) == plan->mesh.n_dims;
-    for (int32_t m = 0; same && m < plan->mesh.n_dims; m++) {
+    dtp_mesh all; /* of all stages */
+    DTP_TRY(dtp_stages_mesh(&plan->mesh, plan->variant.stages.n > 1 ? plan->variant.stages.n : 1,
+                            &all, err));
+    bool same = dtp_json_size(mesh) == all.n_dims;
+    for (int32_t m = 0; same && m < all.n_dims; m++) {
         const char *name;
         int64_t size;
         const dtp_json *pair = dtp_json_at(mesh, m);
@@ -231,11 +234,11 @@ static dtp_status read_run(const dtp_json *root, const dtp_plan *plan, dtp_arena
         }
         DTP_TRY(dtp_json_string(dtp_json_at(pair, 0), &name, err));
         DTP_TRY(dtp_json_int(dtp_json_at(pair, 1), 1, INT32_MAX, &size, err));
-        same = strcmp(name, plan->mesh.names[m]) == 0 && size == plan->mesh.sizes[m];
+        same = strcmp(name, all.names[m]) == 0 && size == all.sizes[m];
     }
     if (!same) {
         char text[DTP_MESH_TEXT_BYTES];
-        dtp_mesh_print(&plan->mesh, text);
+        dtp_mesh_print(&all, text);
         return dtp_json_fail(mesh, err, "the run was not on mesh '%s' of the plan", text);
     }
     DTP_TRY(dtp_json_get_string(root, "backend", &texts[0], err));

@@ -31,47 +31,6 @@ typedef struct timeline {
     segment *segments;
 } timeline;
 
-dtp_status page_schedule_make(const page_input *in, dtp_arena *arena, page_schedule *out,
-                              dtp_err *err)
-{
-    const dtp_program *p = in->job->program;
-    const bool overlaps = in->machine->overlap && p->target->asynchronous;
-    const int32_t runs = dtp_program_microbatches(p);
-    dtp_schedule_result result;
-    double *ended_s, now_s = 0.0;
-    int64_t waits = 0;
-    for (int32_t i = 0; i < p->n_instrs; i++) {
-        waits += p->instrs[i].kind == DTP_INSTR_WAIT ? dtp_instr_runs(p, &p->instrs[i]) : 0;
-    }
-    *out = (page_schedule){0};
-    DTP_TRY(DTP_NEW(arena, ended_s, p->n_instrs + 1, err));
-    DTP_TRY(DTP_NEW(arena, out->slices, dtp_schedule_count(p) + waits + 1, err));
-    dtp_schedule_task *tasks = dtp_schedule_simulate(p, in->machine, overlaps, &result);
-    DTP_TRY(DTP_MEMORY(err, tasks));
-    const dtp_schedule_task *task = tasks;
-    for (int64_t k = 0; k < (int64_t)runs * p->n_instrs; k++) {
-        const int32_t j = (int32_t)(k / p->n_instrs), i = (int32_t)(k % p->n_instrs);
-        const dtp_instr *instr = &p->instrs[i];
-        if (!dtp_instr_runs_in(p, instr, j)) {
-            continue;
-        }
-        page_slice *s = &out->slices[out->n++];
-        *s = (page_slice){PAGE_WAIT, i, j, now_s, now_s, now_s};
-        if (instr->kind == DTP_INSTR_WAIT) {
-            s->end_s = now_s = fmax(now_s, ended_s[instr->pair]);
-            continue;
-        }
-        s->lane = task->lane != DTP_LANE_COMPUTE ? PAGE_COMMUNICATION : PAGE_COMPUTE;
-        s->begin_s = task->begin_s;
-        s->end_s = ended_s[i] = task->end_s;
-        now_s = task->lane != DTP_LANE_COMPUTE ? now_s : task->end_s;
-        task++;
-    }
-    out->end_s = result.end_s;
-    free(tasks);
-    return DTP_OK;
-}
-
 /* Instructions of no node belong to what runs before them. */
 static dtp_status find_segments(timeline *t, dtp_arena *arena, dtp_err *err)
 {
@@ -81,7 +40,7 @@ static dtp_status find_segments(timeline *t, dtp_arena *arena, dtp_err *err)
     assert(list != NULL);
     for (int64_t k = 0; k < t->schedule.n; k++) {
         const page_slice *s = &t->schedule.slices[k];
-        const dtp_instr *instr = &t->program->instrs[s->instr];
+        const dtp_instr *instr = &s->program->instrs[s->instr];
         segment *last = t->n > 0 ? &list[t->n - 1] : NULL;
         if (s->lane != PAGE_COMPUTE) {
             continue;
@@ -176,7 +135,7 @@ static void put_whole(const timeline *t, double y, dtp_strbuf *out)
     const svg_times times = {LEFT, PLOT, 0.0, t->schedule.end_s};
     for (int64_t k = 0; k < t->schedule.n; k++) {
         const page_slice *s = &t->schedule.slices[k];
-        const int32_t phase = (int32_t)t->program->instrs[s->instr].phase;
+        const int32_t phase = (int32_t)s->program->instrs[s->instr].phase;
         double *row = s->lane == PAGE_COMMUNICATION ? sums[0]
                       : s->lane == PAGE_WAIT        ? lanes[3]
                                                     : lanes[phase];
@@ -244,7 +203,7 @@ static void put_slices(const timeline *t, const svg_times *times, double y, pend
     static const char *const phases[DTP_N_PHASES] = {"forward", "backward", "update"};
     static const char *const kinds[DTP_N_COLLS] = {"c0", "c1", "c2", "c3", "c4"};
     const page_slice *s = now->first;
-    const dtp_instr *instr = &t->program->instrs[s->instr];
+    const dtp_instr *instr = &s->program->instrs[s->instr];
     const char *classes = s->lane == PAGE_WAIT            ? "wait"
                           : s->lane == PAGE_COMMUNICATION ? kinds[instr->coll.kind]
                           : instr->kind == DTP_INSTR_COPY ? "copy"
@@ -253,14 +212,14 @@ static void put_slices(const timeline *t, const svg_times *times, double y, pend
     const double x = svg_at(times, from), width = svg_at(times, to) - x;
     dtp_strbuf tip = {0}, label = {0};
     if (now->n == 1) {
-        tool_trace_name(t->program, instr, &tip);
+        tool_trace_name(s->program, instr, &tip);
         label_of(t, instr, &label);
     } else {
         dtp_strbuf_addf(&tip, "%d instructions", now->n);
     }
     dtp_strbuf_addf(&tip, ", %s", dtp_seconds(now->end_s - now->begin_s).text);
     if (now->n == 1 && s->lane != PAGE_WAIT) {
-        tool_trace_more(t->program, instr, &tip);
+        tool_trace_more(s->program, instr, &tip);
     }
     dtp_strbuf_add(out, "<g data-label=\"");
     svg_escaped(out, dtp_strbuf_text(&label));
@@ -334,25 +293,27 @@ static bool find_window(const timeline *t, dtp_phase phase, int32_t block, segme
 {
     static const double MOST = 0.8;
     double all_s = 0.0, inside_s = 0.0;
-    int32_t last = 0;
+    int32_t first = INT32_MAX, last = 0; /* instances: those of a stage */
     for (int32_t i = 0; i < t->n; i++) {
         const segment *s = &t->segments[i];
         last = s->block == block && s->instance > last ? s->instance : last;
+        first = s->block == block && s->instance < first ? s->instance : first;
     }
+    const int32_t middle = first <= last ? (first + last) / 2 : last / 2;
     out->end_s = out->begin_s = 0.0;
     for (int32_t pass = 0; pass < 2; pass++) {
-        for (int32_t i = 0, first = 0; i < t->n; i++) {
+        for (int32_t i = 0, from = 0; i < t->n; i++) {
             const segment *s = &t->segments[i];
             const bool of = s->phase == phase && s->block == block &&
-                            (block < 0 || (s->instance == last / 2 && s->microbatch == 0));
+                            (block < 0 || (s->instance == middle && s->microbatch == 0));
             const double length_s = s->end_s - s->begin_s;
             if (!of) {
                 continue;
             }
             all_s += pass == 0 ? length_s : 0.0;
             inside_s += pass == 1 ? length_s : 0.0;
-            for (; pass == 1 && block >= 0 && inside_s >= MOST * all_s && first <= i; first++) {
-                const segment *f = &t->segments[first];
+            for (; pass == 1 && block >= 0 && inside_s >= MOST * all_s && from <= i; from++) {
+                const segment *f = &t->segments[from];
                 const bool also = f->phase == phase && f->block == block &&
                                   f->instance == s->instance && f->microbatch == 0;
                 if (also &&
@@ -377,7 +338,7 @@ dtp_status page_timeline(const page_input *in, dtp_strbuf *out, dtp_err *err)
     segment windows[MOST_WINDOWS];
     dtp_arena *arena = dtp_arena_create();
     dtp_status s = DTP_MEMORY(err, arena);
-    s = s == DTP_OK ? page_schedule_make(in, arena, &t.schedule, err) : s;
+    s = s == DTP_OK ? page_schedule_make(in, page_busiest_stage(in), arena, &t.schedule, err) : s;
     s = s == DTP_OK ? find_segments(&t, arena, err) : s;
     if (s == DTP_OK && t.schedule.end_s > 0.0) {
         const int32_t blocks = t.program->graph->n_blocks;
@@ -391,6 +352,9 @@ dtp_status page_timeline(const page_input *in, dtp_strbuf *out, dtp_err *err)
         }
         n = n > 0 ? n : 1; /* a short step is drawn whole */
         dtp_strbuf about = {0};
+        if (in->job->pipeline != NULL) {
+            dtp_strbuf_addf(&about, "Stage %d, which works most. ", page_busiest_stage(in));
+        }
         dtp_strbuf_addf(&about,
                         "A step of %s: compute %s, communication %s, of which compute waits "
                         "for %s.",
