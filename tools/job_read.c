@@ -139,10 +139,11 @@ static dtp_status read_texts(const tool_source *source, const char *text, size_t
     }
     DTP_TRY(read_plan(source, text, len, *model, plan, err));
     if ((*plan)->variant.stages.n > 1 && source->stage == NULL && !source->any_stages) {
-        return DTP_FAIL(err, DTP_UNSUPPORTED,
-                        "%s: the plan has %d stages; dtplan show, export, report and viz, dtrun run "
-                        "and verify take such plans, no other command does yet",
-                        source->plan, (*plan)->variant.stages.n);
+        return DTP_FAIL(
+            err, DTP_UNSUPPORTED,
+            "%s: the plan has %d stages; dtplan show, export, report and viz, dtrun run "
+            "and verify take such plans, no other command does yet",
+            source->plan, (*plan)->variant.stages.n);
     }
     tool_print_other_dims(*plan, *model, true, &others);
     const bool priced = (*plan)->machine == NULL || source->machine != NULL || source->any_dims;

@@ -103,16 +103,6 @@ static dtp_status read_loss_scale(dtp_report *r, dtp_session *s, dtp_err *err)
     return dtp_session_gather(s, skipped, &r->skipped, err);
 }
 
-dtp_status dtp_report_finish(dtp_report *r, dtp_session *s, dtp_err *err)
-{
-    r->peak_bytes = calloc((size_t)r->ranks, sizeof *r->peak_bytes);
-    dtp_status status = r->peak_bytes != NULL ? dtp_session_peaks(s, r->peak_bytes, err)
-                                              : DTP_FAIL(err, DTP_NOMEM, "no memory for a report");
-    status = status == DTP_OK ? dtp_report_find_fused(r, err) : status;
-    status = status == DTP_OK ? dtp_report_find_stages(r, s, err) : status;
-    return status == DTP_OK ? read_loss_scale(r, s, err) : status;
-}
-
 void dtp_report_free(dtp_report *r)
 {
     free(r->steps);
@@ -171,15 +161,6 @@ static spread spread_of(const dtp_report *r, figure f, dtp_strbuf *out)
     return s;
 }
 
-dtp_status dtp_report_medians(const dtp_report *r, double out[DTP_REPORT_MEDIANS], dtp_err *err)
-{
-    dtp_strbuf none = {0};
-    for (int32_t f = 0; f < DTP_REPORT_MEDIANS; f++) {
-        out[f] = spread_of(r, (figure)f, &none).median;
-    }
-    return none.failed ? DTP_FAIL(err, DTP_NOMEM, "no memory for a report") : DTP_OK;
-}
-
 double dtp_report_comm_s(const dtp_program *p, double exposed_s)
 {
     bool apart = false;
@@ -196,6 +177,23 @@ static int64_t highest_peak(const dtp_report *r)
         peak = r->peak_bytes[i] > peak ? r->peak_bytes[i] : peak;
     }
     return peak;
+}
+
+dtp_status dtp_report_finish(dtp_report *r, dtp_session *s, dtp_err *err)
+{
+    double own[DTP_REPORT_MEDIANS];
+    dtp_strbuf none = {0};
+    r->peak_bytes = calloc((size_t)r->ranks, sizeof *r->peak_bytes);
+    dtp_status status = r->peak_bytes != NULL ? dtp_session_peaks(s, r->peak_bytes, err)
+                                              : DTP_FAIL(err, DTP_NOMEM, "no memory for a report");
+    status = status == DTP_OK ? dtp_report_find_fused(r, err) : status;
+    for (int32_t f = 0; f < DTP_REPORT_MEDIANS; f++) {
+        own[f] = spread_of(r, (figure)f, &none).median;
+    }
+    status = status == DTP_OK && none.failed ? DTP_FAIL(err, DTP_NOMEM, "no memory for a report")
+                                             : status;
+    status = status == DTP_OK ? dtp_report_find_stages(r, s, own, err) : status;
+    return status == DTP_OK ? read_loss_scale(r, s, err) : status;
 }
 
 /* ---- text ---- */

@@ -60,12 +60,11 @@ dtp_status dtp_report_add_eval(dtp_report *r, int64_t step, double loss,
 /* Peaks of all ranks, what ran apart; collective. */
 dtp_status dtp_report_finish(dtp_report *r, dtp_session *s, dtp_err *err) DTP_MUST_CHECK;
 void dtp_report_free(dtp_report *r);
-/* Medians over the steps of this rank; NaN: there were none. */
-dtp_status dtp_report_medians(const dtp_report *r, double out[DTP_REPORT_MEDIANS],
-                              dtp_err *err) DTP_MUST_CHECK;
-/* run_stages.c: what the stages took, nothing without stages (collective), and its text and rows. */
+/* run_stages.c: what the stages took, of which `own` are the medians of this rank, nothing without
+ * stages (collective); its text and rows. */
 struct tool_rows;
-dtp_status dtp_report_find_stages(dtp_report *r, dtp_session *s, dtp_err *err) DTP_MUST_CHECK;
+dtp_status dtp_report_find_stages(dtp_report *r, dtp_session *s, const double *own,
+                                  dtp_err *err) DTP_MUST_CHECK;
 void dtp_report_stages_text(const dtp_report *r, dtp_strbuf *out);
 void dtp_report_stage_row(struct tool_rows *rows, const void *user, int32_t k);
 /* run_fused.c: how fused instructions ran, and lines of text; nothing where the backend does not

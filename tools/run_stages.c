@@ -5,10 +5,8 @@
 #include "tools/report.h"
 #include "tools/run_report.h"
 
-dtp_status dtp_report_find_stages(dtp_report *r, dtp_session *s, dtp_err *err)
+dtp_status dtp_report_find_stages(dtp_report *r, dtp_session *s, const double *own, dtp_err *err)
 {
-    double own[DTP_REPORT_MEDIANS];
-    DTP_TRY(r->pipeline == NULL ? DTP_OK : dtp_report_medians(r, own, err));
     if (r->pipeline == NULL) {
         return DTP_OK;
     }

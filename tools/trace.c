@@ -541,29 +541,22 @@ static void add_messages(tool_trace *t, const dtp_pipeline *p, int32_t s,
     }
 }
 
-static dtp_status simulate_sections(const dtp_pipeline *p, const dtp_machine *machine,
-                                    bool overlaps, simulated_section *out, dtp_err *err)
-{
-    const int32_t n_sections = DTP_SECTION_UPDATE + p->table.n_parts;
-    for (int32_t k = 0; k < 2 * n_sections * p->n; k++) {
-        out[k].tasks = dtp_schedule_section(p->programs[k / 2 / n_sections], machine, overlaps,
-                                            k / 2 % n_sections, k % 2 == 0, &out[k].result);
-        DTP_TRY(DTP_MEMORY(err, out[k].tasks));
-    }
-    return DTP_OK;
-}
-
 static dtp_status add_stages(task_writer *w, const dtp_pipeline *p, const dtp_machine *machine,
                              bool overlaps, dtp_err *err)
 {
-    const int32_t n = 2 * (DTP_SECTION_UPDATE + p->table.n_parts) * p->n;
+    const int32_t n_sections = DTP_SECTION_UPDATE + p->table.n_parts, n = 2 * n_sections * p->n;
     simulated_section *sections = calloc((size_t)n, sizeof *sections);
     dtp_pipeline_step step;
     dtp_arena *arena = dtp_arena_create();
     dtp_status status = DTP_MEMORY(err, sections, arena);
     status =
         status == DTP_OK ? dtp_pipeline_replay(&p->table, &p->times, arena, &step, err) : status;
-    status = status == DTP_OK ? simulate_sections(p, machine, overlaps, sections, err) : status;
+    for (int32_t k = 0; k < n && status == DTP_OK; k++) {
+        sections[k].tasks =
+            dtp_schedule_section(p->programs[k / 2 / n_sections], machine, overlaps,
+                                 k / 2 % n_sections, k % 2 == 0, &sections[k].result);
+        status = DTP_MEMORY(err, sections[k].tasks);
+    }
     for (int32_t s = 0; s < p->table.n_stages && status == DTP_OK; s++) {
         add_stage(w, p, s, &step, sections);
         add_messages(w->t, p, s, &step);

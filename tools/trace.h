@@ -1,7 +1,7 @@
 /* A step as a trace that Perfetto and chrome://tracing show (docs/formats/trace.md): processes are
  * ranks, threads their queues, slices instructions and, of plans with stages, sections and what is
- * sent; arrows lead from a START to its WAIT. One writer, of slices that were simulated or measured.
- */
+ * sent; arrows lead from a START to its WAIT. One writer, of slices that were simulated or
+ * measured. */
 #ifndef DTP_TOOLS_TRACE_H
 #define DTP_TOOLS_TRACE_H
 
@@ -89,7 +89,7 @@ void tool_trace_slice(tool_trace *t, const tool_slice *slice);
 void tool_trace_thread(tool_trace *t, int32_t queue, const char *name);
 /* Of a stage, the sections in the order of its table. */
 void tool_trace_stage_slice(tool_trace *t, const tool_stage_slice *slice);
-/* Whether the instructions of a section are written: those of its chunk are then the next slices. */
+/* Whether instructions of a section are written: those of its chunk are then the next slices. */
 bool tool_trace_enter(tool_trace *t, const dtp_stage_action *action);
 /* After the slices of a process. */
 void tool_trace_process_end(tool_trace *t);

@@ -206,7 +206,8 @@ static void add_sign(const draw_grid *g, const char *sign, dtp_mesh_set set, dtp
 }
 
 /* What is drawn: type and mesh; the layout in our form and PyTorch's; when something is partial or
- * replicated, what the signs in the cells mean; the note. Returns how many lines, which the caller frees. */
+ * replicated, what the signs in the cells mean; the note. Returns how many lines, which the caller
+ * frees. */
 static int32_t make_captions(const draw_grid *g, dtp_strbuf lines[CAPTIONS])
 {
     const dtp_drawing *d = g->d;

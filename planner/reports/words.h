@@ -7,7 +7,7 @@
 #include "core/base/strbuf.h"
 #include "core/plan/plan.h"
 #include "core/plan/sharding.h"
-#include "cost_models/machine/machine.h"
+#include "cost_models/job.h"
 #include "spmd/program/program.h"
 
 /* Ways of splitting the work of a matrix product over a mesh dim. */
@@ -56,5 +56,9 @@ void dtp_words_rivals_print(const dtp_plan *plan, dtp_strbuf *out);
 dtp_status dtp_words_print(const dtp_graph *g, const dtp_sharding *s, const dtp_program *p,
                            const dtp_plan *plan, const dtp_machine *machine, dtp_strbuf *out,
                            dtp_err *err) DTP_MUST_CHECK;
+/* That of a job; of one with stages without the parts of `p`, and first what each stage has, takes
+ * and communicates. */
+dtp_status dtp_words_job_print(const dtp_job *job, const dtp_plan *plan, const dtp_machine *machine,
+                               dtp_strbuf *out, dtp_err *err) DTP_MUST_CHECK;
 
 #endif

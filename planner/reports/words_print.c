@@ -329,3 +329,35 @@ dtp_status dtp_words_print(const dtp_graph *g, const dtp_sharding *s, const dtp_
     dtp_arena_destroy(arena);
     return status;
 }
+
+dtp_status dtp_words_job_print(const dtp_job *job, const dtp_plan *plan, const dtp_machine *machine,
+                               dtp_strbuf *out, dtp_err *err)
+{
+    const dtp_pipeline *p = job->pipeline;
+    if (p == NULL) {
+        return dtp_words_print(job->graph, &job->sharding, job->program, plan, machine, out, err);
+    }
+    dtp_strbuf_add(out, "\n");
+    dtp_pipeline_print(p, NULL, out); /* the step is the plan's */
+    dtp_strbuf_add(out, "\ncollectives and sends of a rank of each stage\n");
+    for (int32_t k = 0; k < p->table.n_stages; k++) {
+        dtp_strbuf_addf(out, "  stage %d:", k);
+        for (int32_t c = 0; c < DTP_N_COLL_TOTALS; c++) {
+            const dtp_coll_total *t = &p->stages[k].collectives[c];
+            if (t->kind != NULL && t->count > 0) {
+                dtp_strbuf_addf(out, " %s %lld (%s),", t->kind, (long long)t->count,
+                                dtp_byte_count((double)t->bytes).text);
+            }
+        }
+        int64_t sends = 0, bytes = 0;
+        for (int32_t i = 0; i < p->times.n_messages; i++) {
+            const dtp_stage_message *x = &p->times.messages[i];
+            const int64_t n = x->from % p->table.n_stages == k ? dtp_message_sends(p, x) : 0;
+            sends += n;
+            bytes += n * x->bytes;
+        }
+        dtp_strbuf_addf(out, " %lld sends (%s)\n", (long long)sends,
+                        dtp_byte_count((double)bytes).text);
+    }
+    return dtp_words_print(job->graph, &job->sharding, NULL, plan, machine, out, err);
+}

@@ -38,7 +38,7 @@ static void setup(fixture *f, const char *mesh, const char *const *names, const 
                          DTP_OK);
         f->type.rank++;
     }
-    f->d = (dtp_drawing){NULL, &f->mesh, &f->type, &f->dims, &f->layout};
+    f->d = (dtp_drawing){NULL, &f->mesh, &f->type, &f->dims, &f->layout, 0, NULL};
 }
 
 static void lay_out(fixture *f, const char *layout)

@@ -17,6 +17,7 @@
 #include "cost_models/machine/machine_set.h"
 #include "cost_models/predict.h"
 #include "planner/mtf/mtf_layout.h"
+#include "planner/reports/words.h"
 #include "tools/job.h"
 #include "tools/dtplan/inputs.h"
 #include "tools/dtplan/page/page.h"
@@ -208,7 +209,7 @@ static dtp_status put_planned(const plan_command *c, const dtp_plan_result *resu
         s = c->source.json ? describe(c, result->plan, file, &report, err)
                            : print_plan(c, result->plan, &report, err);
         s = s == DTP_OK && !c->source.json
-                ? tool_print_words(opened.job, opened.plan, c->machine, &report, err)
+                ? dtp_words_job_print(opened.job, opened.plan, c->machine, &report, err)
                 : s;
     }
     int64_t n_params = 0;

@@ -11,7 +11,6 @@
 #include "cost_models/comm_report.h"
 #include "cost_models/price.h"
 #include "interop/counters.h"
-#include "planner/reports/words.h"
 #include "spmd/lower/lower.h"
 #include "spmd/program/peak.h"
 #include "spmd/redistribute/steps.h"
@@ -376,24 +375,6 @@ static void chunk_row(tool_rows *rows, const void *user, int32_t k)
                          COMM_FIELDS(&lists)));
 }
 
-static void write_comm(const comm_chunks *c, dtp_strbuf *out)
-{
-    const dtp_pipeline *p = c->job->pipeline;
-    const comm_lists lists = {c->job->program, c->reports};
-    dtp_json_writer w = {0};
-    tool_report_begin(&w, "dtp.comm_report/1");
-    tool_write(&w, TOOL_FIELDS(FIELD_TEXT("model", c->job->graph->name),
-                               FIELD_MESH(&c->job->program->mesh)));
-    if (p == NULL) {
-        tool_write(&w, TOOL_FIELDS(COMM_FIELDS(&lists)));
-    } else {
-        tool_write(&w, TOOL_FIELDS(FIELD_LIST("stages", p->n, chunk_row, c),
-                                   FIELD_LIST("sends", p->times.n_messages, tool_send_row, p)));
-    }
-    tool_report_end(&w);
-    dtp_strbuf_join(out, &w.buf);
-}
-
 void tool_print_chunk(const dtp_pipeline *p, int32_t chunk, dtp_strbuf *out)
 {
     dtp_strbuf_addf(out, "%sstage %d", chunk > 0 ? "\n" : "", chunk % p->table.n_stages);
@@ -422,7 +403,20 @@ dtp_status tool_print_comm(const dtp_job *job, bool json, dtp_strbuf *out, dtp_e
         }
     }
     if (s == DTP_OK && json) {
-        write_comm(&(comm_chunks){job, reports}, out);
+        const comm_chunks chunks = {job, reports};
+        const comm_lists lists = {job->program, reports};
+        dtp_json_writer w = {0};
+        tool_report_begin(&w, "dtp.comm_report/1");
+        tool_write(&w, TOOL_FIELDS(FIELD_TEXT("model", job->graph->name),
+                                   FIELD_MESH(&job->program->mesh)));
+        if (p == NULL) {
+            tool_write(&w, TOOL_FIELDS(COMM_FIELDS(&lists)));
+        } else {
+            tool_write(&w, TOOL_FIELDS(FIELD_LIST("stages", p->n, chunk_row, &chunks),
+                                       FIELD_LIST("sends", p->times.n_messages, tool_send_row, p)));
+        }
+        tool_report_end(&w);
+        dtp_strbuf_join(out, &w.buf);
     } else if (s == DTP_OK && p != NULL) {
         dtp_strbuf_add(out, "\nsends per rank and step\n");
         for (int32_t i = 0; i < p->times.n_messages; i++) {
@@ -434,38 +428,6 @@ dtp_status tool_print_comm(const dtp_job *job, bool json, dtp_strbuf *out, dtp_e
     }
     dtp_arena_destroy(arena);
     return s;
-}
-
-dtp_status tool_print_words(const dtp_job *job, const dtp_plan *plan, const dtp_machine *machine,
-                            dtp_strbuf *out, dtp_err *err)
-{
-    const dtp_pipeline *p = job->pipeline;
-    if (p == NULL) {
-        return dtp_words_print(job->graph, &job->sharding, job->program, plan, machine, out, err);
-    }
-    dtp_strbuf_add(out, "\n");
-    dtp_pipeline_print(p, NULL, out); /* the step is the plan's */
-    dtp_strbuf_add(out, "\ncollectives and sends of a rank of each stage\n");
-    for (int32_t k = 0; k < p->table.n_stages; k++) {
-        dtp_strbuf_addf(out, "  stage %d:", k);
-        for (int32_t c = 0; c < DTP_N_COLL_TOTALS; c++) {
-            const dtp_coll_total *t = &p->stages[k].collectives[c];
-            if (t->kind != NULL && t->count > 0) {
-                dtp_strbuf_addf(out, " %s %" PRId64 " (%s),", t->kind, t->count,
-                                dtp_byte_count((double)t->bytes).text);
-            }
-        }
-        int64_t sends = 0, bytes = 0;
-        for (int32_t i = 0; i < p->times.n_messages; i++) {
-            const dtp_stage_message *x = &p->times.messages[i];
-            const int64_t n = x->from % p->table.n_stages == k ? dtp_message_sends(p, x) : 0;
-            sends += n;
-            bytes += n * x->bytes;
-        }
-        dtp_strbuf_addf(out, " %" PRId64 " sends (%s)\n", sends,
-                        dtp_byte_count((double)bytes).text);
-    }
-    return dtp_words_print(job->graph, &job->sharding, NULL, plan, machine, out, err);
 }
 
 dtp_status tool_print_counters(const dtp_program *p, bool json, dtp_strbuf *out, dtp_err *err)

@@ -17,11 +17,6 @@ void tool_print_layouts(const dtp_graph *g, const dtp_sharding *s, dtp_strbuf *o
 /* Buffers by offset with their live ranges, and who makes up the peak. */
 void tool_print_memory(const dtp_program *p, dtp_strbuf *out);
 
-/* What a plan means (planner/reports/words.h), of one with stages what each stage has, takes and
- * communicates. */
-dtp_status tool_print_words(const dtp_job *job, const dtp_plan *plan, const dtp_machine *machine,
-                            dtp_strbuf *out, dtp_err *err) DTP_MUST_CHECK;
-
 /* ---- communication: --comm-report, --counters, --trace ---- */
 
 /* Totals, the tree of modules and every collective, of a plan with stages of every program, and

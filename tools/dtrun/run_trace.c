@@ -176,29 +176,6 @@ static dtp_status add_ranks(tool_trace *t, const traced *r, dtp_comm *comm, cons
     return DTP_OK;
 }
 
-/* Those of this rank. */
-static void take_own(const traced *r, const dtp_session *s, int32_t rank,
-                     const dtp_action_times *ran, const dtp_step_result *last, double *own)
-{
-    const int32_t stage = stage_of(r, rank);
-    const int32_t n_actions = r->table != NULL ? r->table->n_actions[stage] : 0;
-    const int32_t n = r->table != NULL ? r->table->n_chunks / r->table->n_stages : 1;
-    double *to = own + N_TOTALS;
-    own[STEP_S] = last->times.total_s;
-    own[COMPUTE_S] = last->times.compute_s;
-    own[EXPOSED_S] = last->times.comm_s;
-    if (n_actions > 0) {
-        memcpy(to, ran, (size_t)n_actions * sizeof *ran);
-        to += (ptrdiff_t)PER_ACTION * n_actions;
-    }
-    for (int32_t k = 0; k < n; k++) {
-        const dtp_span *spans;
-        const int64_t n_spans = dtp_runner_spans(dtp_session_chunk_runner(s, k), &spans);
-        memcpy(to, spans, (size_t)n_spans * sizeof *spans);
-        to += 2 * n_spans;
-    }
-}
-
 static dtp_status gather(tool_trace *t, dtp_session *s, dtp_comm *comm, const dtp_step_result *last,
                          dtp_err *err)
 {
@@ -212,7 +189,22 @@ static dtp_status gather(tool_trace *t, dtp_session *s, dtp_comm *comm, const dt
     double *own = calloc((size_t)n, sizeof *own), *numbers = calloc((size_t)n, sizeof *numbers);
     dtp_status status = DTP_MEMORY(err, own, numbers);
     if (status == DTP_OK) {
-        take_own(&r, s, comm->rank, ran, last, own);
+        const int32_t stage = stage_of(&r, comm->rank);
+        const int32_t n_actions = ran != NULL ? table->n_actions[stage] : 0;
+        double *to = own + N_TOTALS;
+        own[STEP_S] = last->times.total_s;
+        own[COMPUTE_S] = last->times.compute_s;
+        own[EXPOSED_S] = last->times.comm_s;
+        if (n_actions > 0) {
+            memcpy(to, ran, (size_t)n_actions * sizeof *ran);
+            to += (ptrdiff_t)PER_ACTION * n_actions;
+        }
+        for (int32_t k = 0; k < (ran != NULL ? table->n_chunks / table->n_stages : 1); k++) {
+            const dtp_span *spans;
+            const int64_t n_spans = dtp_runner_spans(dtp_session_chunk_runner(s, k), &spans);
+            memcpy(to, spans, (size_t)n_spans * sizeof *spans);
+            to += 2 * n_spans;
+        }
         status = add_ranks(t, &r, comm, own, numbers, err);
     }
     free(own);

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "core/base/units.h"
-#include "tools/dtplan/print.h"
+#include "planner/reports/words.h"
 #include "tools/job.h"
 
 /* Made from the files of the same names in this folder (cmake/Texts.cmake). */
@@ -19,7 +19,7 @@ static dtp_status put_words(const page_input *in, dtp_strbuf *out, dtp_err *err)
 {
     dtp_strbuf text = {0}, line = {0};
     bool inside = false, heading = true;
-    dtp_status s = tool_print_words(in->job, in->plan, in->machine, &text, err);
+    dtp_status s = dtp_words_job_print(in->job, in->plan, in->machine, &text, err);
     for (const char *at = dtp_strbuf_text(&text); s == DTP_OK && *at != '\0';) {
         const size_t n = strcspn(at, "\n");
         line.len = 0;

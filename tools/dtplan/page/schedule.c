@@ -45,15 +45,6 @@ static const dtp_schedule_task *add_slices(slicer *x, const dtp_schedule_task *t
     return task;
 }
 
-static int64_t count_waits(const dtp_program *p)
-{
-    int64_t n = 0;
-    for (int32_t i = 0; i < p->n_instrs; i++) {
-        n += p->instrs[i].kind == DTP_INSTR_WAIT ? dtp_instr_runs(p, &p->instrs[i]) : 0;
-    }
-    return n;
-}
-
 static dtp_status add_step(slicer *x, const page_input *in, bool overlaps, dtp_err *err)
 {
     const dtp_program *p = x->program;
@@ -110,7 +101,11 @@ dtp_status page_schedule_make(const page_input *in, int32_t stage, dtp_arena *ar
     int32_t instrs = 1;
     for (int32_t c = p != NULL ? stage : 0; c < (p != NULL ? p->n : 1); c += n) {
         const dtp_program *of = p != NULL ? p->programs[c] : in->job->program;
-        most += dtp_schedule_count(of) + count_waits(of);
+        most += dtp_schedule_count(of);
+        for (int32_t i = 0; i < of->n_instrs; i++) {
+            const bool waits = of->instrs[i].kind == DTP_INSTR_WAIT;
+            most += waits ? dtp_instr_runs(of, &of->instrs[i]) : 0;
+        }
         instrs = of->n_instrs >= instrs ? of->n_instrs + 1 : instrs;
     }
     *out = (page_schedule){0};
