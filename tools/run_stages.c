@@ -26,13 +26,14 @@ static stage_figures figures_of(const dtp_report *r, int32_t k)
     const dtp_prediction *x = &p->stages[k];
     const int32_t ranks = r->ranks / p->table.n_stages;
     const double *measured = r->medians[(ptrdiff_t)k * ranks];
+    const double waiting_s =
+        measured[0] - measured[1] - measured[2]; /* medians of each: may be < 0 */
     const bool priced = p->times.section_s != NULL;
-    stage_figures f = {
-        .compute_s = {(double)NAN, measured[1]},
-        .exposed_s = {(double)NAN, measured[2]},
-        .waiting_s = {(double)NAN, fmax(measured[0] - measured[1] - measured[2], 0.0)},
-        .step_s = {(double)NAN, measured[0]},
-        .predicted_bytes = p->programs[k]->peak_bytes};
+    stage_figures f = {.compute_s = {(double)NAN, measured[1]},
+                       .exposed_s = {(double)NAN, measured[2]},
+                       .waiting_s = {(double)NAN, waiting_s < 0.0 ? 0.0 : waiting_s},
+                       .step_s = {(double)NAN, measured[0]},
+                       .predicted_bytes = p->programs[k]->peak_bytes};
     if (priced) {
         f.compute_s[0] = x->compute_s;
         f.exposed_s[0] = x->exposed_comm_s;

@@ -1,6 +1,7 @@
 /* A step as a trace for Perfetto: slices, queues, arrows. */
 #include "tools/trace.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -413,6 +414,7 @@ static const dtp_schedule_task *add_tasks(task_writer *w, const dtp_schedule_tas
                                           int32_t from, int32_t to, int32_t j)
 {
     const dtp_program *p = w->t->program;
+    assert(task != NULL);
     for (int32_t i = from; i < to; i++) {
         const dtp_instr *instr = &p->instrs[i];
         if (!dtp_instr_runs_in(p, instr, j)) {

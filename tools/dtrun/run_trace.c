@@ -182,7 +182,7 @@ static dtp_status gather(tool_trace *t, dtp_session *s, dtp_comm *comm, const dt
     const dtp_stage_table *table;
     const dtp_action_times *ran = dtp_session_actions(s, &table);
     const traced r = {t->program, ran != NULL ? table : NULL};
-    int64_t n = 0;
+    int64_t n = N_TOTALS;
     for (int32_t rank = 0; rank < comm->size; rank++) {
         n = n_numbers(&r, rank) > n ? n_numbers(&r, rank) : n;
     }
