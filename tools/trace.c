@@ -401,7 +401,9 @@ static void add_task(const task_writer *w, const dtp_schedule_task *task, int32_
     if (w->host_s > 0 && !w->t->program->instrs[task->instr].joined) {
         tool_trace_slice(w->t, &slice);
     }
-    slice.queue = task->lane != DTP_LANE_COMPUTE ? TOOL_COMMUNICATION : TOOL_COMPUTE;
+    slice.queue = task->lane == DTP_LANE_COMPUTE ? TOOL_COMPUTE
+                  : task->lane == DTP_LANE_FAR   ? TOOL_FAR
+                                                 : TOOL_COMMUNICATION;
     slice.begin_s = w->zero_s + task->begin_s;
     slice.end_s = w->zero_s + task->end_s;
     slice.exposed_s = task->exposed_s;
@@ -435,6 +437,21 @@ static const dtp_schedule_task *add_tasks(task_writer *w, const dtp_schedule_tas
     return task;
 }
 
+/* Names the queues that a program may leave empty: of the host, of collectives across hosts. */
+static void name_queues(task_writer *w, const dtp_program *p)
+{
+    bool far = false;
+    for (int32_t i = 0; i < p->n_instrs; i++) {
+        far = far || p->instrs[i].far;
+    }
+    if (w->host_s > 0) {
+        tool_trace_thread(w->t, TOOL_HOST, "host");
+    }
+    if (far) {
+        tool_trace_thread(w->t, TOOL_FAR, "communication across hosts");
+    }
+}
+
 /* A step of one program. */
 static dtp_status add_step(task_writer *w, const dtp_machine *machine, bool overlaps,
                            const dtp_prediction *predicted, dtp_err *err)
@@ -450,9 +467,7 @@ static dtp_status add_step(task_writer *w, const dtp_machine *machine, bool over
                                          .comm_s = predicted->comm_s,
                                          .exposed_comm_s = predicted->exposed_comm_s,
                                          .host_s = predicted->host_s});
-    if (w->host_s > 0) {
-        tool_trace_thread(t, TOOL_HOST, "host");
-    }
+    name_queues(w, t->program);
     const dtp_schedule_task *task = tasks;
     for (int32_t j = 0; j < dtp_program_microbatches(t->program); j++) {
         task = add_tasks(w, task, 0, t->program->n_instrs, j);
@@ -489,9 +504,7 @@ static void add_stage(task_writer *w, const dtp_pipeline *p, int32_t s,
         totals.host_s += sections[k].result.host_s;
     }
     tool_trace_process(w->t, &totals);
-    if (w->host_s > 0) {
-        tool_trace_thread(w->t, TOOL_HOST, "host");
-    }
+    name_queues(w, p->programs[table->actions[s][0].chunk]);
     for (int32_t i = 0; i < table->n_actions[s]; i++) {
         const dtp_stage_action *a = &table->actions[s][i];
         const dtp_program *program = p->programs[a->chunk];

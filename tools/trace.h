@@ -16,6 +16,7 @@ typedef enum tool_queue {
     TOOL_COMPUTE,       /* kernels and copies; WAITs: compute waits */
     TOOL_COMMUNICATION,
     TOOL_HOST, /* it issues instructions */
+    TOOL_FAR,  /* collectives across hosts, where they have a lane of their own */
     TOOL_N_QUEUES,
     TOOL_SENDS = TOOL_N_QUEUES /* of a stage; the queues of other messages follow */
 } tool_queue;

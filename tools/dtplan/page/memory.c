@@ -240,7 +240,7 @@ static void put_areas(const page_schedule *t, const held *h, bool waits, columns
     double now_s = 0.0;
     for (int64_t k = 0; k < t->n; k++) {
         const page_slice *s = &t->slices[k];
-        const double end_s = s->lane == PAGE_COMMUNICATION ? s->at_s : s->end_s;
+        const double end_s = page_is_communication(s->lane) ? s->at_s : s->end_s;
         int64_t bytes[DTP_N_HELD];
         (void)held_at(h, s, bytes);
         if (waits && s->at_s > now_s) {

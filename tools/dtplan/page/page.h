@@ -35,7 +35,18 @@ typedef struct page_input {
 
 /* ---- the step, by time ---- */
 
-typedef enum page_lane { PAGE_COMPUTE, PAGE_COMMUNICATION, PAGE_WAIT } page_lane;
+/* PAGE_FAR: collectives across hosts, where they have a lane of their own. */
+typedef enum page_lane {
+    PAGE_COMPUTE,
+    PAGE_COMMUNICATION,
+    PAGE_WAIT,
+    PAGE_FAR,
+    PAGE_N_LANES
+} page_lane;
+static inline bool page_is_communication(page_lane lane)
+{
+    return lane == PAGE_COMMUNICATION || lane == PAGE_FAR;
+}
 
 /* An instruction when a step runs it. WAIT: compute waits for a collective. */
 typedef struct page_slice {

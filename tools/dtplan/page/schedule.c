@@ -36,7 +36,9 @@ static const dtp_schedule_task *add_slices(slicer *x, const dtp_schedule_task *t
             s->end_s = x->now_s = fmax(x->now_s, x->ended_s[instr->pair]);
             continue;
         }
-        s->lane = task->lane != DTP_LANE_COMPUTE ? PAGE_COMMUNICATION : PAGE_COMPUTE;
+        s->lane = task->lane == DTP_LANE_COMPUTE ? PAGE_COMPUTE
+                  : task->lane == DTP_LANE_FAR   ? PAGE_FAR
+                                                 : PAGE_COMMUNICATION;
         s->begin_s = x->zero_s + task->begin_s;
         s->end_s = x->ended_s[i] = x->zero_s + task->end_s;
         x->now_s = task->lane != DTP_LANE_COMPUTE ? x->now_s : s->end_s;

@@ -136,9 +136,9 @@ static void put_whole(const timeline *t, double y, dtp_strbuf *out)
     for (int64_t k = 0; k < t->schedule.n; k++) {
         const page_slice *s = &t->schedule.slices[k];
         const int32_t phase = (int32_t)s->program->instrs[s->instr].phase;
-        double *row = s->lane == PAGE_COMMUNICATION ? sums[0]
-                      : s->lane == PAGE_WAIT        ? lanes[3]
-                                                    : lanes[phase];
+        double *row = page_is_communication(s->lane) ? sums[0]
+                      : s->lane == PAGE_WAIT         ? lanes[3]
+                                                     : lanes[phase];
         add_share(row, t->schedule.end_s, s->begin_s, s->end_s);
     }
     /* What runs while compute waits is exposed, the rest of the communication is hidden. */
@@ -197,19 +197,27 @@ typedef struct pending {
     double begin_s, end_s;
 } pending;
 
-static void put_slices(const timeline *t, const svg_times *times, double y, pending *now,
-                       dtp_strbuf *out)
+/* Of a window: tops of the lanes, and whether those of collectives have half of one each. */
+typedef struct window_lanes {
+    double top[PAGE_N_LANES];
+    bool halves;
+} window_lanes;
+
+static void put_slices(const timeline *t, const svg_times *times, const window_lanes *lanes,
+                       pending *now, dtp_strbuf *out)
 {
     static const char *const phases[DTP_N_PHASES] = {"forward", "backward", "update"};
     static const char *const kinds[DTP_N_COLLS] = {"c0", "c1", "c2", "c3", "c4"};
     const page_slice *s = now->first;
     const dtp_instr *instr = &s->program->instrs[s->instr];
-    const char *classes = s->lane == PAGE_WAIT            ? "wait"
-                          : s->lane == PAGE_COMMUNICATION ? kinds[instr->coll.kind]
-                          : instr->kind == DTP_INSTR_COPY ? "copy"
-                                                          : phases[instr->phase];
+    const char *classes = s->lane == PAGE_WAIT             ? "wait"
+                          : page_is_communication(s->lane) ? kinds[instr->coll.kind]
+                          : instr->kind == DTP_INSTR_COPY  ? "copy"
+                                                           : phases[instr->phase];
     const double from = fmax(now->begin_s, times->from_s), to = fmin(now->end_s, times->to_s);
     const double x = svg_at(times, from), width = svg_at(times, to) - x;
+    const bool half = lanes->halves && page_is_communication(s->lane);
+    const double y = lanes->top[s->lane], height = half ? LANE / 2.0 - 1.0 : LANE - 2;
     dtp_strbuf tip = {0}, label = {0};
     if (now->n == 1) {
         tool_trace_name(s->program, instr, &tip);
@@ -224,21 +232,27 @@ static void put_slices(const timeline *t, const svg_times *times, double y, pend
     dtp_strbuf_add(out, "<g data-label=\"");
     svg_escaped(out, dtp_strbuf_text(&label));
     dtp_strbuf_add(out, "\">");
-    svg_rect(out, (const double[]){x, y, width, LANE - 2}, classes, &tip);
-    svg_text(out, x + 3.0, y + 15.0, 's', width - 5.0, "on", dtp_strbuf_text(&label));
+    svg_rect(out, (const double[]){x, y, width, height}, classes, &tip);
+    svg_text(out, x + 3.0, y + 15.0, 's', half ? 0.0 : width - 5.0, "on", dtp_strbuf_text(&label));
     dtp_strbuf_add(out, "</g>\n");
     out->failed = out->failed || label.failed;
     dtp_strbuf_free(&label);
     now->n = 0;
 }
 
-/* A window has two lanes; waiting lies in that of compute. */
+/* A window has two lanes; waiting lies in that of compute, and collectives across hosts that have a
+ * lane of their own in the lower half of the others'. */
 static void put_window(const timeline *t, const segment *w, double y, dtp_strbuf *out)
 {
     const svg_times times = {LEFT, PLOT, w->begin_s, w->end_s};
-    const double top[3] = {y + 22.0, y + 24.0 + LANE, y + 22.0};
+    window_lanes lanes = {
+        .top = {y + 22.0, y + 24.0 + LANE, y + 22.0, y + 24.0 + LANE + LANE / 2.0}};
+    const double *top = lanes.top;
     const double least_s = LEAST * (w->end_s - w->begin_s) / PLOT;
-    pending now[3] = {{0}};
+    pending now[PAGE_N_LANES] = {{0}};
+    for (int64_t k = 0; k < t->schedule.n && !lanes.halves; k++) {
+        lanes.halves = t->schedule.slices[k].lane == PAGE_FAR;
+    }
     dtp_strbuf title = {0};
     if (w->microbatch < 0) {
         dtp_strbuf_add(&title, "the whole step");
@@ -270,14 +284,14 @@ static void put_window(const timeline *t, const segment *w, double y, dtp_strbuf
         }
         if (q->n > 0 && (q->end_s - q->begin_s >= least_s || s->end_s - s->begin_s >= least_s ||
                          s->begin_s - q->end_s >= least_s)) {
-            put_slices(t, &times, top[s->lane], q, out);
+            put_slices(t, &times, &lanes, q, out);
         }
         *q = q->n > 0 ? (pending){q->first, q->n + 1, q->begin_s, s->end_s}
                       : (pending){s, 1, s->begin_s, s->end_s};
     }
-    for (int32_t lane = 0; lane < 3; lane++) {
+    for (int32_t lane = 0; lane < PAGE_N_LANES; lane++) {
         if (now[lane].n > 0) {
-            put_slices(t, &times, top[lane], &now[lane], out);
+            put_slices(t, &times, &lanes, &now[lane], out);
         }
     }
     dtp_strbuf_add(out, "</svg>\n<g class=\"times\">\n");
