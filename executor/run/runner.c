@@ -10,6 +10,7 @@
 #include "executor/run/runner_bind.h"
 #include "executor/run/runner_names.h"
 #include "executor/run/runner_queue.h"
+#include "spmd/program/stage_table.h"
 
 dtp_status dtp_runner_create(const dtp_program *p, dtp_backend *backend, dtp_comm *comm,
                              const dtp_runner_options *options, dtp_runner **out, dtp_err *err)
@@ -43,9 +44,16 @@ dtp_status dtp_runner_create(const dtp_program *p, dtp_backend *backend, dtp_com
     r->program = p;
     r->backend = backend;
     r->comm = comm;
+    r->beside = r;
+    if (options->beside != NULL) {
+        r->beside = options->beside->beside;
+        options->beside->beside = r;
+    }
     r->borrowed = options->borrowed_memory;
     r->failure = options->failure;
     r->graphs = !options->no_graph && !options->profile;
+    const dtp_stages *stages = p->graph != NULL ? p->graph->stages : NULL;
+    r->n_sections = stages != NULL ? DTP_SECTION_UPDATE + stages->n_parts : 1;
     dtp_status status = DTP_OK;
     if (backend->ops->queue == NULL) {
         status = DTP_NEW(arena, r->flights[0].raw, DTP_RUNNER_RAW, err);
@@ -63,6 +71,11 @@ void dtp_runner_destroy(dtp_runner *r)
 {
     if (r != NULL) {
         dtp_runner__close_queue(r);
+        dtp_runner *before = r;
+        while (before->beside != r) {
+            before = before->beside;
+        }
+        before->beside = r->beside;
         dtp_step_state_free(&r->state);
         if (r->memory != NULL && !r->borrowed) {
             dtp_transport_free(&r->comm->transport, r->backend, r->memory, (size_t)r->memory_bytes);
@@ -274,29 +287,31 @@ static dtp_status run_instrs(dtp_runner *r, dtp_runner__flight *f, int32_t from,
 }
 
 /* The same on a queue, as a graph where that can be. */
-static dtp_status put_instrs(dtp_runner *r, dtp_runner__flight *f, int32_t n, dtp_err *err)
+static dtp_status put_instrs(dtp_runner *r, dtp_runner__flight *f, int32_t from, int32_t n,
+                             dtp_err *err)
 {
     const dtp_queue_ops *queue = r->backend->ops->queue;
-    const int32_t j = r->state.record.microbatch;
+    dtp_runner__part *part = dtp_runner__part_at(r);
     const dtp_transport_caps caps = r->comm->transport.caps;
-    if (!r->graphs || !r->ran[j] || r->watch.event != NULL ||
+    if (!r->graphs || !part->ran || r->watch.event != NULL || from == n ||
         (r->n_stats > 0 && !(caps.queued && caps.captured))) {
-        r->ran[j] = true;
-        return run_instrs(r, f, 0, n, err);
+        part->ran = true;
+        return run_instrs(r, f, from, n, err);
     }
     f->marked = false;
-    if (r->recordings[j] == NULL) {
+    if (part->recording == NULL) {
         DTP_TRY(queue->recording_begin(r->backend, err));
         r->recording = true;
-        const dtp_status status = run_instrs(r, f, 0, n, err);
+        const dtp_status status = run_instrs(r, f, from, n, err);
         r->recording = false;
         if (status != DTP_OK) {
             (void)queue->recording_end(r->backend, NULL, NULL);
             return status;
         }
-        DTP_TRY(queue->recording_end(r->backend, &r->recordings[j], err));
+        DTP_TRY(queue->recording_end(r->backend, &part->recording, err));
     }
-    return queue->recording_put(r->backend, r->recordings[j], err);
+    DTP_TRY(queue->recording_put(r->backend, part->recording, err));
+    return dtp_runner__pace(r, f->step, err);
 }
 
 /* The step that is being started. */
@@ -305,7 +320,7 @@ static dtp_runner__flight *next_flight(dtp_runner *r)
     return &r->flights[r->n_ended % dtp_runner_ahead(r)];
 }
 
-/* Instructions [from, to) of a microbatch; all of it on a queue. `first`: of the step. */
+/* Instructions [from, to) of a microbatch. `first`: of the step. */
 static dtp_status run_part(dtp_runner *r, int64_t step, int32_t from, int32_t to, bool first,
                            dtp_err *err)
 {
@@ -329,11 +344,12 @@ static dtp_status run_part(dtp_runner *r, int64_t step, int32_t from, int32_t to
     if (queue == NULL) {
         DTP_TRY(run_instrs(r, f, from, to, err));
     } else {
-        char range[64];
-        (void)snprintf(range, sizeof range, "step %" PRId64 ", microbatch %d", step,
-                       r->state.record.microbatch);
+        char range[96];
+        (void)snprintf(range, sizeof range, "step %" PRId64 ", microbatch %d%s%s", step,
+                       r->state.record.microbatch, r->n_sections > 1 ? ", " : "",
+                       r->n_sections > 1 ? dtp_section_name(r->section).text : "");
         queue->range_begin(r->backend, range);
-        const dtp_status status = put_instrs(r, f, to, err);
+        const dtp_status status = put_instrs(r, f, from, to, err);
         queue->range_end(r->backend);
         DTP_TRY(status);
     }
@@ -354,6 +370,7 @@ dtp_status dtp_runner_microbatch(dtp_runner *r, uint64_t seed, int64_t step, int
 void dtp_runner_set_slot(dtp_runner *r, int32_t slot)
 {
     const dtp_program *p = r->program;
+    r->slot = slot;
     dtp_runner__place(r, p->n_values + 1, r->memory + p->slots_at + slot * p->slot_bytes);
 }
 
@@ -364,6 +381,7 @@ dtp_status dtp_runner_section(dtp_runner *r, uint64_t seed, int64_t step, int32_
     const int32_t from = dtp_section_begin(p, p->instrs, p->n_instrs, section);
     const int32_t to = dtp_section_begin(p, p->instrs, p->n_instrs, section + 1);
     dtp_runner__shift(r, microbatch);
+    r->section = section;
     r->state.record.seed = seed;
     return run_part(r, step, from, to, first, err);
 }
@@ -449,7 +467,7 @@ dtp_status dtp_runner_step(dtp_runner *r, uint64_t seed, int64_t step, dtp_runne
 
 void dtp_runner_give_up(dtp_runner *r, const char *why)
 {
-    dtp_runner__forget(r);
+    dtp_runner__forget_all(r);
     dtp_comm_abort(r->comm, why);
 }
 

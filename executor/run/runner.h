@@ -38,8 +38,8 @@ dtp_status dtp_runner_step(dtp_runner *r, uint64_t seed, int64_t step, dtp_runne
                            dtp_err *err) DTP_MUST_CHECK;
 
 /* After a failure of this rank alone: tells the peers (dtp_comm_abort), once no recording is left
- * that holds collectives. Before memory is freed, for which CUDA may wait for all devices of the
- * process, the peers' too. */
+ * that holds collectives, of the runners beside it neither. Before memory is freed, for which CUDA
+ * may wait for all devices of the process, the peers' too. */
 void dtp_runner_give_up(dtp_runner *r, const char *why);
 
 /* The same in parts: the microbatches of a step, `end`, and `finish`. Where kernels run on a queue
@@ -58,7 +58,8 @@ dtp_status dtp_runner_microbatch(dtp_runner *r, uint64_t seed, int64_t step, int
 /* Of a stage (dtp_program.slots): what is in_slot is from now on that of a slot. */
 void dtp_runner_set_slot(dtp_runner *r, int32_t slot);
 /* Of a stage, instead of microbatches: runs a section (dtp_instr_section) of a microbatch in the
- * slot that is set. `first`: of the step. Not on a queue. */
+ * slot that is set. `first`: of the step. Recorded on a queue as microbatches are, by microbatch
+ * and section; in another slot than before it runs as it is, and is recorded anew. */
 dtp_status dtp_runner_section(dtp_runner *r, uint64_t seed, int64_t step, int32_t microbatch,
                               int32_t section, bool first, dtp_err *err) DTP_MUST_CHECK;
 /* Ends a step after its last microbatch. The first elements of the DTP_RUNNER_READS values `read`,

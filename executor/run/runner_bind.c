@@ -73,7 +73,7 @@ void dtp_runner__place(dtp_runner *r, int32_t buffer, void *data)
         moved = moved || *r->moving[i].pointer != to;
         *r->moving[i].pointer = to;
     }
-    if (moved) {
+    if (moved && buffer <= r->program->n_values) { /* each recording is of one slot */
         dtp_runner__forget(r);
     }
 }

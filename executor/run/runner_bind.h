@@ -6,7 +6,8 @@
 
 /* Takes memory, binds every value and instruction; r has program, backend, communicator, arena. */
 dtp_status dtp_runner__bind_all(dtp_runner *r, bool profile, dtp_err *err) DTP_MUST_CHECK;
-/* Puts a buffer at `data`: an external root by its value id, the arena by the number of values. */
+/* Puts a buffer at `data`: an external root by its value id, the arena by the number of values, the
+ * slot of a stage by the one behind. */
 void dtp_runner__place(dtp_runner *r, int32_t buffer, void *data);
 /* Points the views of microbatches at a microbatch. */
 void dtp_runner__shift(dtp_runner *r, int32_t microbatch);

@@ -45,6 +45,13 @@ enum { DTP_RUNNER_AHEAD = 2, DTP_RUNNER_RAW = 8 * DTP_RUNNER_READS };
  * the transport any more. */
 enum { DTP_RUNNER_PACE = 128 };
 
+/* A part of a step that may be recorded: a microbatch or, of a stage, a section of one. */
+typedef struct dtp_runner__part {
+    dtp_recording *recording; /* NULL: there is none yet */
+    bool ran;                 /* as it is bound now */
+    int32_t slot;             /* of a stage: in which */
+} dtp_runner__part;
+
 /* A step from its first microbatch until it is finished. */
 typedef struct dtp_runner__flight {
     int64_t step;
@@ -54,7 +61,8 @@ typedef struct dtp_runner__flight {
                 and as many bytes of zeros */
     /* On a queue: */
     dtp_event *begin, *end;
-    dtp_event **marks; /* before instruction i of microbatch j: j (n_instrs + 1) + i; NULL: none */
+    dtp_event **marks; /* before instruction i of section s of microbatch j, and behind its last
+                          one: j (n_instrs + n_sections) + i + s; NULL: none */
     bool marked;       /* its marks were put there */
 } dtp_runner__flight;
 
@@ -78,9 +86,12 @@ struct dtp_runner {
     dtp_event *pace[2]; /* on a queue: the last two halves of DTP_RUNNER_PACE instructions end */
     int64_t n_paced;    /* instructions put there one by one, in all steps */
     bool graphs, recording;
-    dtp_recording **recordings; /* by microbatch; NULL: there is none yet */
-    bool *ran;                  /* by microbatch: as it is bound now */
-    dtp_view *views;            /* by value id */
+    dtp_runner *beside;      /* the next one of a ring: those of all chunks of the stage */
+    int32_t n_sections;      /* of a stage; else 1 */
+    int32_t section;         /* that runs */
+    int32_t slot;            /* that is set; 0 where there is none */
+    dtp_runner__part *parts; /* on a queue: by section * microbatches + microbatch */
+    dtp_view *views;         /* by value id */
     dtp_runner__bound *instrs;
     double *profile;
     dtp_span *spans; /* with profile */

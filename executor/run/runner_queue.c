@@ -7,16 +7,16 @@
 #include <time.h>
 
 #include "core/base/clock.h"
+#include "core/transform/stages.h"
 #include "executor/run/runner_names.h"
 
 dtp_status dtp_runner__open_queue(dtp_runner *r, dtp_err *err)
 {
     const dtp_queue_ops *queue = r->backend->ops->queue;
     const size_t n = (size_t)dtp_program_microbatches(r->program);
+    const size_t n_marks = (size_t)(r->program->n_instrs + r->n_sections);
     const size_t words = 2 * (size_t)r->state.n_words * sizeof(dtp_error_word);
-    r->recordings = dtp_arena_alloc(r->arena, n, sizeof(void *));
-    DTP_TRY(DTP_MEMORY(err, r->recordings));
-    DTP_TRY(DTP_NEW(r->arena, r->ran, n, err));
+    DTP_TRY(DTP_NEW(r->arena, r->parts, n * (size_t)r->n_sections, err));
     for (int32_t k = 0; k < 2; k++) {
         DTP_TRY(queue->event_create(r->backend, &r->pace[k], err));
     }
@@ -25,8 +25,7 @@ dtp_status dtp_runner__open_queue(dtp_runner *r, dtp_err *err)
         void *raw = NULL;
         DTP_TRY(queue->take(r->backend, false, DTP_RUNNER_RAW + words, &raw, err));
         f->raw = raw;
-        f->marks =
-            dtp_arena_alloc(r->arena, n * (size_t)(r->program->n_instrs + 1), sizeof(void *));
+        f->marks = dtp_arena_alloc(r->arena, n * n_marks, sizeof(void *));
         DTP_TRY(DTP_MEMORY(err, f->marks));
         DTP_TRY(queue->event_create(r->backend, &f->begin, err));
         DTP_TRY(queue->event_create(r->backend, &f->end, err));
@@ -34,13 +33,39 @@ dtp_status dtp_runner__open_queue(dtp_runner *r, dtp_err *err)
     return DTP_OK;
 }
 
+static void forget(const dtp_runner *r, dtp_runner__part *part)
+{
+    r->backend->ops->queue->recording_destroy(r->backend, part->recording);
+    *part = (dtp_runner__part){0};
+}
+
 void dtp_runner__forget(dtp_runner *r)
 {
-    for (int32_t j = 0; r->recordings != NULL && j < dtp_program_microbatches(r->program); j++) {
-        r->backend->ops->queue->recording_destroy(r->backend, r->recordings[j]);
-        r->recordings[j] = NULL;
-        r->ran[j] = false;
+    const int32_t n = dtp_program_microbatches(r->program) * r->n_sections;
+    for (int32_t i = 0; r->parts != NULL && i < n; i++) {
+        forget(r, &r->parts[i]);
     }
+}
+
+void dtp_runner__forget_all(dtp_runner *r)
+{
+    dtp_runner *each = r;
+    do {
+        dtp_runner__forget(each);
+        each = each->beside;
+    } while (each != r);
+}
+
+dtp_runner__part *dtp_runner__part_at(dtp_runner *r)
+{
+    const int32_t n = dtp_program_microbatches(r->program);
+    dtp_runner__part *part = &r->parts[r->section * n + r->state.record.microbatch];
+    const int32_t slot = r->section < DTP_SECTION_UPDATE ? r->slot : 0; /* updates have none */
+    if (part->slot != slot) {
+        forget(r, part);
+        part->slot = slot;
+    }
+    return part;
 }
 
 /* ---- waiting ---- */
@@ -82,8 +107,8 @@ static dtp_status pass(dtp_runner *r, dtp_event *event, int64_t step, dtp_err *e
 dtp_status dtp_runner__pace(dtp_runner *r, int64_t step, dtp_err *err)
 {
     const int64_t half = DTP_RUNNER_PACE / 2;
-    if (r->recording || r->n_stats == 0 || !r->comm->transport.caps.queued ||
-        ++r->n_paced % half != 0) {
+    const bool waits = r->n_stats > 0 || r->n_sections > 1; /* for other ranks */
+    if (r->recording || !waits || !r->comm->transport.caps.queued || ++r->n_paced % half != 0) {
         return DTP_OK;
     }
     const int64_t k = r->n_paced / half;
@@ -111,7 +136,7 @@ static void drain(dtp_runner *r)
             pass(r, end, r->flights[0].step, &why) == DTP_OK;
     }
     if (!ends && stop != NULL) {
-        dtp_runner__forget(r);
+        dtp_runner__forget_all(r);
         stop(t, why.msg);
     }
     (void)r->backend->ops->sync(r->backend, NULL);
@@ -120,7 +145,7 @@ static void drain(dtp_runner *r)
 void dtp_runner__close_queue(dtp_runner *r)
 {
     const dtp_queue_ops *queue = r->backend->ops->queue;
-    const int32_t n = dtp_program_microbatches(r->program) * (r->program->n_instrs + 1);
+    const int32_t n = dtp_program_microbatches(r->program) * (r->program->n_instrs + r->n_sections);
     if (queue == NULL) {
         return;
     }
@@ -142,11 +167,16 @@ void dtp_runner__close_queue(dtp_runner *r)
 
 /* ---- marks ---- */
 
-/* Mark i of the microbatch that runs. */
+/* Mark i, of a section and microbatch. */
 static dtp_event **mark_of(const dtp_runner *r, const dtp_runner__flight *f, int32_t microbatch,
-                           int32_t i)
+                           int32_t section, int32_t i)
 {
-    return &f->marks[microbatch * (r->program->n_instrs + 1) + i];
+    return &f->marks[microbatch * (r->program->n_instrs + r->n_sections) + i + section];
+}
+
+static int32_t section_of(const dtp_runner *r, int32_t i)
+{
+    return r->n_sections > 1 ? dtp_instr_section(r->program, &r->program->instrs[i]) : 0;
 }
 
 static bool is_wait(const dtp_runner *r, int32_t i)
@@ -158,7 +188,7 @@ dtp_status dtp_runner__mark(dtp_runner *r, dtp_runner__flight *f, int32_t i, dtp
 {
     const dtp_queue_ops *queue = r->backend->ops->queue;
     const bool waits = r->comm->transport.caps.queued && (is_wait(r, i) || is_wait(r, i - 1));
-    dtp_event **mark = mark_of(r, f, r->state.record.microbatch, i);
+    dtp_event **mark = mark_of(r, f, r->state.record.microbatch, r->section, i);
     if (r->recording || (r->profile == NULL && !waits)) {
         return DTP_OK;
     }
@@ -170,22 +200,20 @@ dtp_status dtp_runner__mark(dtp_runner *r, dtp_runner__flight *f, int32_t i, dtp
 
 /* ---- the end of a step ---- */
 
-/* Notes when the instructions of microbatch j ran, by the marks between them, the first of which
- * the queue passed *now_s after the begin of the step or later. */
-static dtp_status read_profile(dtp_runner *r, const dtp_runner__flight *f, int32_t j, int32_t n,
-                               double *now_s, dtp_err *err)
+/* Notes when instruction i of microbatch j ran, for s seconds. The instruction before ended *now_s
+ * after the begin of the step; the first one of a section began later. */
+static dtp_status read_profile(dtp_runner *r, const dtp_runner__flight *f, int32_t j, int32_t i,
+                               double s, double *now_s, dtp_err *err)
 {
-    const dtp_queue_ops *queue = r->backend->ops->queue;
-    double begin_s = 0;
-    DTP_TRY(queue->event_time(r->backend, f->begin, *mark_of(r, f, j, 0), &begin_s, err));
-    *now_s = fmax(*now_s, begin_s);
-    for (int32_t i = 0; i < n; i++) {
-        double s = 0;
-        DTP_TRY(
-            queue->event_time(r->backend, *mark_of(r, f, j, i), *mark_of(r, f, j, i + 1), &s, err));
-        dtp_runner__note_time(r, j, i, *now_s, s);
-        *now_s += s;
+    const int32_t section = section_of(r, i);
+    if (i == 0 || section_of(r, i - 1) != section) {
+        double begin_s = 0;
+        DTP_TRY(r->backend->ops->queue->event_time(r->backend, f->begin,
+                                                   *mark_of(r, f, j, section, i), &begin_s, err));
+        *now_s = r->n_sections > 1 ? begin_s : fmax(*now_s, begin_s);
     }
+    dtp_runner__note_time(r, j, i, *now_s, s);
+    *now_s += s;
     return DTP_OK;
 }
 
@@ -197,15 +225,14 @@ static dtp_status read_marks(dtp_runner *r, dtp_runner__flight *f, dtp_err *err)
     for (int32_t j = 0; j < n; j++) {
         const int32_t n_instrs = j + 1 == n ? r->program->n_instrs : dtp_program_body(r->program);
         for (int32_t i = 0; i < n_instrs; i++) {
-            if (r->comm->transport.caps.queued && is_wait(r, i)) {
-                double s = 0;
-                DTP_TRY(r->backend->ops->queue->event_time(r->backend, *mark_of(r, f, j, i),
-                                                           *mark_of(r, f, j, i + 1), &s, err));
-                f->times.comm_s += s;
+            const bool waits = r->comm->transport.caps.queued && is_wait(r, i);
+            dtp_event *const *mark = mark_of(r, f, j, section_of(r, i), i);
+            double s = 0;
+            if (waits || r->profile != NULL) {
+                DTP_TRY(r->backend->ops->queue->event_time(r->backend, mark[0], mark[1], &s, err));
             }
-        }
-        if (r->profile != NULL) {
-            DTP_TRY(read_profile(r, f, j, n_instrs, &now_s, err));
+            f->times.comm_s += waits ? s : 0;
+            DTP_TRY(r->profile != NULL ? read_profile(r, f, j, i, s, &now_s, err) : DTP_OK);
         }
     }
     return DTP_OK;
@@ -215,7 +242,8 @@ dtp_status dtp_runner__await(dtp_runner *r, dtp_runner__flight *f, dtp_err *err)
 {
     const double start = dtp_now_s();
     DTP_TRY(pass(r, f->end, f->step, err));
-    if (r->n_stats > 0 && !r->comm->transport.caps.queued) { /* the host took part: it timed it */
+    const bool by_host = r->n_stats > 0 && !r->comm->transport.caps.queued;
+    if (by_host && r->n_sections == 1) { /* the host took part: it timed it */
         f->times.total_s += dtp_now_s() - start;
     } else {
         DTP_TRY(r->backend->ops->queue->event_time(r->backend, f->begin, f->end, &f->times.total_s,

@@ -8,8 +8,12 @@
 /* Events, host memory and graphs of a backend with a queue. */
 dtp_status dtp_runner__open_queue(dtp_runner *r, dtp_err *err) DTP_MUST_CHECK;
 void dtp_runner__close_queue(dtp_runner *r);
-/* Forgets the graphs: addresses have changed, or the transport is about to be given up. */
+/* The part that runs: of the present microbatch, section and slot. */
+dtp_runner__part *dtp_runner__part_at(dtp_runner *r);
+/* Forgets the graphs: addresses have changed. */
 void dtp_runner__forget(dtp_runner *r);
+/* Those of all chunks of the stage: the transport is about to be given up. */
+void dtp_runner__forget_all(dtp_runner *r);
 /* Puts an event before instruction i on the queue, where times are taken from it. */
 dtp_status dtp_runner__mark(dtp_runner *r, dtp_runner__flight *f, int32_t i,
                             dtp_err *err) DTP_MUST_CHECK;

@@ -27,6 +27,7 @@ typedef struct dtp_runner_options {
     bool profile;         /* keep the time of every instruction */
     bool borrowed_memory; /* the arena is the caller's, given by dtp_runner_set_memory */
     bool no_graph;        /* on a queue, put every instruction there in every step */
+    dtp_runner *beside;   /* of another chunk of the stage, over the same transport; NULL: none */
     /* Where the first failure of a kernel is noted. The step goes on, on what the kernel left, so
      * that the peers are not left alone in a collective. Borrowed; the caller clears it before a
      * step. NULL: the step ends with the failure. */

@@ -240,8 +240,10 @@ static dtp_status open_chunk(dtp_session *s, int32_t k, const dtp_session_option
     const dtp_program *first = s->program;
     const dtp_program *p =
         k > 0 ? first->chunks[s->pipeline.stage + k * s->pipeline.stages->n] : first;
-    const dtp_runner_options runner = {
-        .profile = o->profile, .no_graph = o->no_graph, .borrowed_memory = k > 0};
+    const dtp_runner_options runner = {.profile = o->profile,
+                                       .no_graph = o->no_graph,
+                                       .borrowed_memory = k > 0,
+                                       .beside = k > 0 ? s->runners[0] : NULL};
     dtp_runner **made = &s->runners[k];
     DTP_TRY(dtp_runner_create(p, s->backend, s->pipeline.comm, &runner, made, err));
     if (runner.borrowed_memory) {
