@@ -284,6 +284,12 @@ static void describe(const dtp_mesh *mesh, int32_t rank, const dtp_coll *coll, c
              coll->count, dtp_dtype_name(coll->dtype), more);
 }
 
+bool dtp_comm__messages_meet(const dtp_message *a, const dtp_message *b)
+{
+    const char *x = a->data, *y = b->data;
+    return x < y + b->bytes && y < x + a->bytes;
+}
+
 dtp_coll dtp_comm__message_coll(const dtp_mesh *mesh, const dtp_message *m)
 {
     dtp_coll coll = {.kind = DTP_PERMUTE, .dtype = DTP_BOOL, .count = m->bytes}; /* bytes */

@@ -22,6 +22,9 @@ void dtp_comm__elems(const dtp_coll *coll, int32_t n, int64_t *in, int64_t *out)
 bool dtp_comm__differs(const dtp_mesh *mesh, int32_t rank, int32_t member, const dtp_coll *coll,
                        int32_t other, const dtp_coll *others, char why[DTP_ERR_MSG_BYTES]);
 
+/* Whether two messages of a rank share memory. */
+bool dtp_comm__messages_meet(const dtp_message *a, const dtp_message *b);
+
 /* For words about ranks that wait for a message: what it is like. */
 dtp_coll dtp_comm__message_coll(const dtp_mesh *mesh, const dtp_message *m);
 

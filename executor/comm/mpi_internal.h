@@ -187,7 +187,8 @@ struct dtp_comm__remote {
     dtp_request *first, *last;
     uint64_t started, done;
     dtp_message *posted, *last_posted; /* messages that are to begin */
-    int32_t n_messages;                /* that were posted and have not gone */
+    dtp_message *held;  /* receives that wait for sends of their memory, of who looks */
+    int32_t n_messages; /* that were posted and have not gone */
     dtp_comm__wait awaited;
     dtp_err failure;        /* once `broken` */
     const char *last_words; /* what the thread tells the peers when it is to end, unless NULL */

@@ -121,17 +121,39 @@ static dtp_status look(dtp_comm__remote *r, dtp_err *err)
     return DTP_OK;
 }
 
+/* Whether a receive has memory that is being sent. */
+static bool must_wait(const dtp_comm__remote *r, const dtp_message *m)
+{
+    const dtp_message *const *of = r->moves.data;
+    bool waits = false;
+    for (int32_t i = 0; i < r->n_moving && !m->sends; i++) {
+        waits = waits || (of[i]->sends && dtp_comm__messages_meet(of[i], m));
+    }
+    return waits;
+}
+
 dtp_status dtp_comm__messages_move(dtp_comm__remote *r, dtp_err *err)
 {
+    dtp_message **at = &r->held;
+    bool holds = false;
+    while (*at != NULL) {
+        at = &(*at)->next;
+    }
     pthread_mutex_lock(&r->lock);
-    dtp_message *next = r->posted;
+    *at = r->posted;
     r->posted = r->last_posted = NULL;
     r->wait = r->awaited;
     pthread_mutex_unlock(&r->lock);
-    while (next != NULL) {
-        dtp_message *m = next;
-        next = m->next;
-        DTP_TRY(begin(r, m, err));
+    at = &r->held;
+    while (*at != NULL) {
+        dtp_message *m = *at;
+        holds = holds || must_wait(r, m);
+        if (holds && !m->sends) { /* receives keep their order */
+            at = &m->next;
+        } else {
+            *at = m->next;
+            DTP_TRY(begin(r, m, err));
+        }
     }
     return r->n_moving > 0 ? look(r, err) : DTP_OK;
 }
@@ -149,7 +171,7 @@ void dtp_comm__messages_abandon(dtp_comm__remote *r)
     dtp_comm__remote_take_back(r, r->n_moving, requests);
     r->n_moving = 0;
     pthread_mutex_lock(&r->lock);
-    r->posted = r->last_posted = NULL;
+    r->posted = r->last_posted = r->held = NULL;
     r->n_messages = 0;
     pthread_cond_broadcast(&r->changed);
     pthread_mutex_unlock(&r->lock);

@@ -47,7 +47,9 @@ static dtp_status match(dtp_sim__world *w, dtp_message *m, dtp_err *err)
                         m->sends ? m->peer : m->rank, m->sends ? other->bytes : m->bytes);
     }
     *at = other->next;
-    if (m->bytes > 0) {
+    if (m->move != NULL) {
+        DTP_TRY(m->move(m, other, err));
+    } else if (m->bytes > 0) {
         memcpy(m->sends ? other->data : m->data, m->sends ? m->data : other->data,
                (size_t)m->bytes);
     }

@@ -50,8 +50,13 @@ typedef struct dtp_message {
     bool sends;      /* else it is received */
     void *data;
     int64_t bytes;
+    /* NULL, or, for ranks that are threads of one process and a transport above their own, moves
+     * the bytes in its place. Called once, at the end that is posted last, while neither rank can
+     * take its end back. */
+    dtp_status (*move)(struct dtp_message *last, struct dtp_message *first, dtp_err *err);
     int32_t rank, parts;
     int64_t come; /* bytes */
+    uint64_t turn;
     bool pending, awaited;
     struct dtp_message *next;
 } dtp_message;
@@ -92,9 +97,17 @@ typedef struct dtp_transport_ops {
     bool (*release_memory)(dtp_transport *t, void *ptr);
     /* OPTIONAL, both or none. Messages between the stages of a pipeline: `post` returns at once;
      * the bytes go when both ends are posted, whatever either rank does then. `finish` waits until
-     * they have gone, once per message. They do not hold up collectives. DTP_COMM as for start. */
+     * they have gone, once per message. They do not hold up collectives. DTP_COMM as for start.
+     * A receive may have the memory of a message that was sent before, once its other end is
+     * posted: it begins when that has gone.
+     * Of a queued transport the bytes go, and a receive begins, after what is on the compute queue
+     * at post; what is put there after finish begins when they have gone. */
     dtp_status (*post)(dtp_transport *t, dtp_message *message, dtp_err *err);
     dtp_status (*finish)(dtp_transport *t, dtp_message *message, dtp_err *err);
+    /* OPTIONAL. Makes what messages need, before the first one: of each channel to or from another
+     * rank one end, with peer, channel and direction. Both ranks have them in one order. Collective
+     * over all ranks. */
+    dtp_status (*connect)(dtp_transport *t, int32_t n, const dtp_message *ends, dtp_err *err);
 } dtp_transport_ops;
 
 struct dtp_transport {

@@ -10,17 +10,18 @@
 enum { ALIGNMENT = 64 };
 
 /* Whether this rank fills a value before every microbatch. */
-static bool is_fed(const dtp_session *s, dtp_value_id v)
+static bool is_fed(const dtp_runner *r, dtp_value_id v)
 {
-    const dtp_value *value = &s->program->values[v];
+    const dtp_program *p = dtp_runner_program(r);
+    const dtp_value *value = &p->values[v];
     return value->kind == DTP_VALUE_INPUT &&
-           s->program->graph->tensors[value->tensor].kind == DTP_TENSOR_INPUT &&
-           dtp_runner_view(s->runner, v)->data != NULL;
+           p->graph->tensors[value->tensor].kind == DTP_TENSOR_INPUT &&
+           dtp_runner_view(r, v)->data != NULL;
 }
 
-static int64_t bytes_of(const dtp_session *s, dtp_value_id v)
+static int64_t bytes_of(const dtp_runner *r, dtp_value_id v)
 {
-    return dtp_ttype_bytes(&dtp_runner_view(s->runner, v)->local);
+    return dtp_ttype_bytes(&dtp_runner_view(r, v)->local);
 }
 
 dtp_status dtp_session__feed_open(dtp_session *s, dtp_err *err)
@@ -30,8 +31,12 @@ dtp_status dtp_session__feed_open(dtp_session *s, dtp_err *err)
     if (queue == NULL) {
         return DTP_OK;
     }
-    for (dtp_value_id v = 0; v < s->program->n_values; v++) {
-        f->slot_bytes += is_fed(s, v) ? dtp_ceil_div(bytes_of(s, v), ALIGNMENT) * ALIGNMENT : 0;
+    for (int32_t k = 0; k < s->n_chunks; k++) {
+        const dtp_runner *r = s->runners[k];
+        f->at[k] = f->slot_bytes;
+        for (dtp_value_id v = 0; v < dtp_runner_program(r)->n_values; v++) {
+            f->slot_bytes += is_fed(r, v) ? dtp_ceil_div(bytes_of(r, v), ALIGNMENT) * ALIGNMENT : 0;
+        }
     }
     void *ring = NULL;
     const int64_t slots =
@@ -89,16 +94,17 @@ dtp_status dtp_session__feed(dtp_session *s, int32_t j, dtp_err *err)
     const int64_t turn = s->n_started % dtp_runner_ahead(s->runner);
     char *at = s->host;
     if (queue != NULL) {
-        at = f->ring + (turn * dtp_program_microbatches(s->program) + j) * f->slot_bytes;
+        at = f->ring + (turn * dtp_program_microbatches(s->program) + j) * f->slot_bytes +
+             f->at[s->chunk];
         DTP_TRY(queue->event_put(s->backend, DTP_QUEUE_COMPUTE, f->free, err));
         DTP_TRY(queue->event_await(s->backend, DTP_QUEUE_COPY, f->free, err));
     }
     for (dtp_value_id v = 0; v < s->program->n_values; v++) {
-        if (!is_fed(s, v)) {
+        if (!is_fed(s->runner, v)) {
             continue;
         }
         void *to = dtp_runner_view(s->runner, v)->data;
-        const size_t bytes = (size_t)bytes_of(s, v);
+        const size_t bytes = (size_t)bytes_of(s->runner, v);
         DTP_TRY(fill(s, v, j, at, err));
         if (queue != NULL) {
             DTP_TRY(queue->copy(s->backend, DTP_QUEUE_COPY, to, at, bytes, err));

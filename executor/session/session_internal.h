@@ -12,8 +12,8 @@
 /* Inputs on their way to the queue of a device: host memory for every microbatch of the steps that
  * may be started, so that none is overtaken, and the events that order copies and kernels. */
 typedef struct dtp_session__feeds {
-    char *ring; /* NULL: there is no queue */
-    int64_t slot_bytes;
+    char *ring;                             /* NULL: there is no queue */
+    int64_t slot_bytes, at[DTP_MAX_STAGES]; /* of a microbatch; by chunk: where its inputs begin */
     dtp_event *free, *fed; /* the last microbatch has been computed; the inputs are there */
 } dtp_session__feeds;
 
@@ -45,6 +45,7 @@ typedef struct dtp_session__pipeline {
     dtp_message *messages;    /* by transfer * microbatches + microbatch, * 2, + 1 to send */
     dtp_action_times *ran;    /* by action: in the last step, */
     double step_s;            /* which took so long, without feeds */
+    int32_t *emptied;         /* by slot: the action whose gradients are under way; -1: none */
 } dtp_session__pipeline;
 
 struct dtp_session {
@@ -59,6 +60,7 @@ struct dtp_session {
     dtp_runner *runner;
     dtp_feed *feed;
     int32_t n_chunks;        /* programs of this rank: 1, or chunks of its stage */
+    int32_t chunk;           /* that is entered */
     dtp_tensor_id set_input; /* has these values and no feed */
     const void *set_values;  /* NULL: all have feeds */
     dtp_session__pipeline pipeline;

@@ -2,10 +2,12 @@
  *
  * Receives are posted as early as their memory is free: those of a microbatch with its slot, those
  * of the update after the last backward section. So what is sent back finds its receive posted, and
- * a stage waits in three places alone: before a section for what it reads; behind a backward
- * section, before the slot is given to the next microbatch, for what was sent from it; and at the
- * end of the step. Channels are transfers of the graph, so nothing is out of order. */
+ * a stage waits in three places alone: before a section for what it reads; before a forward section
+ * for the gradients that were sent from its slot; and at the end of the step. A channel is a pair
+ * of chunks: both ends post in the order of the sender's sections. On a queue the stage does not
+ * wait, but what comes later on the queue does (transport.h). */
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -53,6 +55,18 @@ static dtp_status worded(const dtp_session *s, const dtp_transfer *x, int32_t mi
                             dtp_section_name(x->section).text, of, microbatch);
 }
 
+/* An end of a transfer, without its memory. */
+static dtp_message end_at(const dtp_session *s, int32_t k, bool sends)
+{
+    const dtp_stages *stages = s->pipeline.stages;
+    const dtp_transfer *x = &stages->transfers[k];
+    const int32_t ranks = dtp_mesh_ranks(&s->pipeline.comm->mesh);
+    return (dtp_message){.peer =
+                             (sends ? x->to : x->from) % stages->n * ranks + s->pipeline.comm->rank,
+                         .channel = x->from * stages->n_chunks + x->to,
+                         .sends = sends};
+}
+
 static dtp_status post(dtp_session *s, int32_t k, int32_t microbatch, bool sends, dtp_err *err)
 {
     const dtp_session__pipeline *l = &s->pipeline;
@@ -60,14 +74,11 @@ static dtp_status post(dtp_session *s, int32_t k, int32_t microbatch, bool sends
     const dtp_tensor_id t = x->into >= 0 ? x->into : x->tensor;
     const dtp_runner *r = s->runners[(sends ? x->from : x->to) / l->stages->n];
     const dtp_view *view = dtp_runner_view(r, dtp_runner_program(r)->tensor_value[t]);
-    const int32_t ranks = dtp_mesh_ranks(&s->program->mesh);
     dtp_transport *over = &s->comm->transport;
     dtp_message *m = end_of(l, k, microbatch, sends);
-    *m = (dtp_message){.peer = (sends ? x->to : x->from) % l->stages->n * ranks + l->comm->rank,
-                       .channel = k,
-                       .sends = sends,
-                       .data = view->data,
-                       .bytes = dtp_ttype_bytes(&view->local)};
+    *m = end_at(s, k, sends);
+    m->data = view->data;
+    m->bytes = dtp_ttype_bytes(&view->local);
     return worded(s, x, microbatch, sends, over->ops->post(over, m, err), err);
 }
 
@@ -104,6 +115,30 @@ static dtp_status give_next(dtp_session *s, int32_t i, dtp_err *err)
     return DTP_OK;
 }
 
+/* Waits for what was sent of a microbatch behind a section of it. */
+static dtp_status finish_sent(dtp_session *s, const dtp_stage_action *a, int32_t section,
+                              dtp_err *err)
+{
+    const dtp_session__pipeline *l = &s->pipeline;
+    for (int32_t k = 0; k < l->stages->n_transfers; k++) {
+        const dtp_transfer *x = &l->stages->transfers[k];
+        const bool sent = x->from == a->chunk && x->section == section && !is_single(x);
+        DTP_TRY(sent ? finish(s, k, a->microbatch, true, err) : DTP_OK);
+    }
+    return DTP_OK;
+}
+
+/* Waits until a slot is free: what was sent from it has gone. Forward messages have long since,
+ * but where no gradient comes back. */
+static dtp_status empty(dtp_session *s, int32_t slot, dtp_err *err)
+{
+    const dtp_session__pipeline *l = &s->pipeline;
+    const int32_t i = l->emptied[slot];
+    l->emptied[slot] = -1;
+    return i >= 0 ? finish_sent(s, &l->table.actions[l->stage][i], DTP_SECTION_BACKWARD, err)
+                  : DTP_OK;
+}
+
 /* Waits for what the section of an action reads. */
 static dtp_status await_operands(dtp_session *s, const dtp_stage_action *a, dtp_err *err)
 {
@@ -117,31 +152,40 @@ static dtp_status await_operands(dtp_session *s, const dtp_stage_action *a, dtp_
     return DTP_OK;
 }
 
+/* Posts the receives of the update, in the order of the sections behind which they are sent. */
+static dtp_status receive_singles(dtp_session *s, dtp_err *err)
+{
+    const dtp_stages *stages = s->pipeline.stages;
+    for (int32_t section = 0; section < DTP_SECTION_UPDATE + stages->n_parts; section++) {
+        for (int32_t k = 0; k < stages->n_transfers; k++) {
+            const dtp_transfer *x = &stages->transfers[k];
+            const bool comes = is_here(&s->pipeline, x->to) && is_single(x);
+            DTP_TRY(comes && x->section == section ? post(s, k, 0, false, err) : DTP_OK);
+        }
+    }
+    return DTP_OK;
+}
+
 /* Behind a section: its results go, and what its microbatch no longer needs is given away. */
 static dtp_status send_results(dtp_session *s, int32_t i, dtp_err *err)
 {
     const dtp_session__pipeline *l = &s->pipeline;
     const dtp_stage_action *a = &l->table.actions[l->stage][i];
-    const int32_t m = a->microbatch, last = l->table.n_microbatches - 1;
-    for (int32_t k = 0; k < l->stages->n_transfers; k++) {
-        const dtp_transfer *x = &l->stages->transfers[k];
-        const bool sends = x->from == a->chunk && x->section == a->section;
-        DTP_TRY(sends && (!x->once || m == last) ? post(s, k, m, true, err) : DTP_OK);
+    const int32_t n = l->stages->n_transfers, m = a->microbatch;
+    const bool last = m == l->table.n_microbatches - 1;
+    for (int32_t k = 0; k < 2 * n; k++) { /* what goes once goes last */
+        const dtp_transfer *x = &l->stages->transfers[k % n];
+        const bool sends = x->from == a->chunk && x->section == a->section && x->once == (k >= n);
+        DTP_TRY(sends && (!x->once || last) ? post(s, k % n, m, true, err) : DTP_OK);
     }
     if (a->section != DTP_SECTION_BACKWARD) {
         return DTP_OK;
     }
-    for (int32_t k = 0; k < l->stages->n_transfers; k++) {
-        const dtp_transfer *x = &l->stages->transfers[k];
-        DTP_TRY(x->from == a->chunk && !is_single(x) ? finish(s, k, m, true, err) : DTP_OK);
-    }
+    DTP_TRY(finish_sent(s, a, DTP_SECTION_FORWARD, err));
+    l->emptied[a->slot] = i;
     DTP_TRY(give_next(s, i, err));
     const bool ends = i + 1 == l->table.n_actions[l->stage] - l->table.n_parts * s->n_chunks;
-    for (int32_t k = 0; k < l->stages->n_transfers && ends; k++) { /* nothing reads copies now */
-        const dtp_transfer *x = &l->stages->transfers[k];
-        DTP_TRY(is_here(l, x->to) && is_single(x) ? post(s, k, m, false, err) : DTP_OK);
-    }
-    return DTP_OK;
+    return ends ? receive_singles(s, err) : DTP_OK; /* nothing reads copies now */
 }
 
 dtp_status dtp_session__stage_step(dtp_session *s, double *feed_s, dtp_err *err)
@@ -156,6 +200,7 @@ dtp_status dtp_session__stage_step(dtp_session *s, double *feed_s, dtp_err *err)
         dtp_session__enter(s, a->chunk / l->stages->n);
         ran->waits_s = dtp_now_s() - zero;
         DTP_TRY(await_operands(s, a, err));
+        DTP_TRY(a->section == DTP_SECTION_FORWARD ? empty(s, a->slot, err) : DTP_OK);
         ran->ready_s = dtp_now_s() - zero;
         if (a->slot >= 0) {
             dtp_runner_set_slot(s->runner, a->slot);
@@ -173,6 +218,9 @@ dtp_status dtp_session__stage_step(dtp_session *s, double *feed_s, dtp_err *err)
         ran->end_s = dtp_now_s() - zero;
         DTP_TRY(send_results(s, i, err));
         ran->sent_s = dtp_now_s() - zero;
+    }
+    for (int32_t slot = 0; slot < l->table.slots[l->stage]; slot++) {
+        DTP_TRY(empty(s, slot, err));
     }
     for (int32_t k = 0; k < l->stages->n_transfers; k++) {
         const dtp_transfer *x = &l->stages->transfers[k];
@@ -213,12 +261,9 @@ static dtp_status open_stage(dtp_session *s, const dtp_program *p, dtp_err *err)
         return DTP_FAIL(err, DTP_INVALID, "%d ranks for %d stages of a mesh of %d", s->comm->size,
                         stages->n, dtp_mesh_ranks(&p->mesh));
     }
-    if (s->comm->transport.ops->post == NULL || s->backend->ops->queue != NULL) {
-        return DTP_FAIL(
-            err, DTP_UNSUPPORTED,
-            "stages run on backends without a queue, over transports with messages, not on '%s' "
-            "over '%s'",
-            s->backend->ops->name, s->comm->transport.ops->name);
+    if (s->comm->transport.ops->post == NULL) {
+        return DTP_FAIL(err, DTP_UNSUPPORTED, "stages need messages, which transport '%s' has not",
+                        s->comm->transport.ops->name);
     }
     for (int32_t d = 0; d < p->mesh.n_dims; d++) {
         sets[d] = (dtp_mesh_set)2 << d;
@@ -230,9 +275,19 @@ static dtp_status open_stage(dtp_session *s, const dtp_program *p, dtp_err *err)
     s->n_chunks = stages->n_chunks / stages->n;
     DTP_TRY(dtp_stage_table_of(p->graph, l->arena, &l->table, err));
     DTP_TRY(dtp_stage_table_check(&l->table, err));
+    for (int32_t k = 0; k < stages->n_transfers; k++) { /* else a channel has two orders */
+        const dtp_transfer *x = &stages->transfers[k];
+        if (!is_single(x) && (x->section == DTP_SECTION_FORWARD) != (x->from < x->to)) {
+            return DTP_FAIL(err, DTP_INTERNAL, "'%s' goes from chunk %d to %d, behind section %s",
+                            p->graph->tensors[x->tensor].name, x->from, x->to,
+                            dtp_section_name(x->section).text);
+        }
+    }
     DTP_TRY(DTP_NEW(l->arena, l->messages,
                     2 * (size_t)stages->n_transfers * (size_t)p->graph->microbatches, err));
     DTP_TRY(DTP_NEW(l->arena, l->ran, (size_t)l->table.n_actions[l->stage], err));
+    DTP_TRY(DTP_NEW(l->arena, l->emptied, l->table.slots[l->stage], err));
+    memset(l->emptied, -1, (size_t)l->table.slots[l->stage] * sizeof l->emptied[0]);
     s->program = p->chunks[l->stage];
     DTP_TRY(DTP_NEW(l->arena, l->home_value, (size_t)p->graph->n_tensors + 1, err));
     DTP_TRY(DTP_NEW(l->arena, of, (size_t)p->graph->n_tensors + 1, err));
@@ -245,11 +300,39 @@ static dtp_status open_stage(dtp_session *s, const dtp_program *p, dtp_err *err)
     return DTP_OK;
 }
 
+/* The channels of this rank, in the order of the transfers. */
+static dtp_status connect_all(dtp_session *s, dtp_err *err)
+{
+    const dtp_session__pipeline *l = &s->pipeline;
+    dtp_transport *over = &s->comm->transport;
+    dtp_message *ends;
+    int32_t n = 0;
+    DTP_TRY(DTP_NEW(l->arena, ends, l->stages->n_transfers, err));
+    for (int32_t k = 0; k < l->stages->n_transfers; k++) {
+        const bool sends = is_here(l, l->stages->transfers[k].from);
+        if (sends != is_here(l, l->stages->transfers[k].to)) {
+            const dtp_message end = end_at(s, k, sends);
+            int32_t i = 0;
+            while (i < n && ends[i].channel != end.channel) {
+                i++;
+            }
+            ends[i] = end;
+            n += i == n ? 1 : 0;
+        }
+    }
+    return over->ops->connect(over, n, ends, err);
+}
+
 dtp_status dtp_session__stages_open(dtp_session *s, const dtp_program *p, dtp_err *err)
 {
     s->pipeline.comm = s->comm;
-    return p->graph->stages != NULL ? dtp_comm_agree_status(s->comm, open_stage(s, p, err), err)
-                                    : DTP_OK;
+    if (p->graph->stages == NULL) {
+        return DTP_OK;
+    }
+    DTP_TRY(dtp_comm_agree_status(s->comm, open_stage(s, p, err), err));
+    return s->comm->transport.ops->connect != NULL
+               ? dtp_comm_agree_status(s->comm, connect_all(s, err), err)
+               : DTP_OK;
 }
 
 void dtp_session__stages_close(dtp_session *s)
@@ -264,6 +347,7 @@ void dtp_session__stages_close(dtp_session *s)
 
 void dtp_session__enter(dtp_session *s, int32_t k)
 {
+    s->chunk = k;
     s->runner = s->runners[k];
     s->program = dtp_runner_program(s->runner);
     s->tensor_value = s->tensor_values[k];
@@ -287,6 +371,7 @@ dtp_status dtp_session__finish_chunks(dtp_session *s, dtp_runner_times *times, d
                                       double *norm, dtp_err *err)
 {
     const dtp_graph *g = s->program->graph;
+    const bool queue = s->backend->ops->queue != NULL;
     *loss = *norm = 0.0;
     for (int32_t k = 0; k < s->n_chunks; k++) {
         double raw[DTP_RUNNER_READS] = {0};
@@ -295,9 +380,10 @@ dtp_status dtp_session__finish_chunks(dtp_session *s, dtp_runner_times *times, d
         const dtp_value_id v = g->loss >= 0 ? s->tensor_value[g->loss] : -1;
         const dtp_value_id n = g->norm >= 0 ? s->tensor_value[g->norm] : -1;
         DTP_TRY(dtp_runner_finish(s->runner, &own, raw, err));
-        times->total_s += own.total_s;
-        times->compute_s += own.compute_s;
+        /* on a queue chunks have times from the same begin to the same end */
+        times->total_s = queue ? fmax(times->total_s, own.total_s) : times->total_s + own.total_s;
         times->comm_s += own.comm_s;
+        times->compute_s = times->total_s - times->comm_s;
         *loss = v >= 0 ? dtp_element(s->program->values[v].type.dtype, &raw[0], 0) : *loss;
         *norm = n >= 0 ? dtp_element(s->program->values[n].type.dtype, &raw[1], 0) : *norm;
     }
@@ -320,9 +406,7 @@ const dtp_action_times *dtp_session_actions(const dtp_session *s, const dtp_stag
 
 void dtp_session__abandon(dtp_session *s, const char *why)
 {
-    for (int32_t k = 0; k < s->n_chunks; k++) {
-        dtp_runner_give_up(s->runners[k], why);
-    }
+    dtp_runner_give_up(s->runners[0], why);
 }
 
 /* ---- what all ranks know ---- */
