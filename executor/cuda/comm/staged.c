@@ -19,11 +19,22 @@ typedef struct slab {
     struct slab *next;
 } slab;
 
+/* The copy of a message. */
+typedef struct letter {
+    char *memory;
+    int64_t room;
+    dtp_message host;
+    const dtp_message *of; /* the caller's; NULL: it is free once `used` has passed */
+    cudaEvent_t used;      /* behind the last copy out of it */
+    struct letter *next;
+} letter;
+
 typedef struct staged_transport {
     dtp_cuda *cuda;
     dtp_comm *comm;
     dtp_transport host;
     slab *unused, *busy;
+    letter *letters; /* all */
 } staged_transport;
 
 static size_t aligned(int64_t bytes)
@@ -170,6 +181,82 @@ static dtp_status staged_wait(dtp_transport *t, dtp_request *request, dtp_err *e
     return DTP_OK;
 }
 
+/* ---- messages ---- */
+
+/* A free one with room for `bytes`, the smallest, else the largest, which grows; or a new one. */
+static dtp_status take_letter(staged_transport *d, int64_t bytes, letter **out, dtp_err *err)
+{
+    letter *best = NULL;
+    for (letter *l = d->letters; l != NULL; l = l->next) {
+        const bool fits = l->room >= bytes, better = best != NULL && best->room >= bytes;
+        if (l->of != NULL || (l->used != NULL && cudaEventQuery(l->used) != cudaSuccess)) {
+            continue;
+        }
+        best = best == NULL || fits > better || (fits == better && (l->room < best->room) == fits)
+                   ? l
+                   : best;
+    }
+    if (best == NULL) {
+        best = calloc(1, sizeof *best);
+        DTP_TRY(DTP_MEMORY(err, best));
+        best->next = d->letters;
+        d->letters = best;
+    }
+    if (best->used == NULL) {
+        DTP_CUDA_TRY(err, cudaEventCreateWithFlags(&best->used, cudaEventDisableTiming));
+    }
+    if (best->room < bytes) {
+        void *memory = NULL;
+        (void)cudaFreeHost(best->memory);
+        best->memory = NULL;
+        best->room = 0;
+        DTP_CUDA_TRY(err, cudaMallocHost(&memory, (size_t)bytes));
+        best->memory = memory;
+        best->room = bytes;
+    }
+    *out = best;
+    return DTP_OK;
+}
+
+/* What is sent is in host memory when post returns. */
+static dtp_status staged_post(dtp_transport *t, dtp_message *m, dtp_err *err)
+{
+    staged_transport *d = t->self;
+    const cudaStream_t queue = d->cuda->compute;
+    letter *l = NULL;
+    DTP_TRY(take_letter(d, m->bytes, &l, err));
+    l->host = (dtp_message){.peer = m->peer,
+                            .channel = m->channel,
+                            .sends = m->sends,
+                            .data = l->memory,
+                            .bytes = m->bytes};
+    if (m->sends && m->bytes > 0) {
+        DTP_CUDA_TRY(err, cudaMemcpyAsync(l->memory, m->data, (size_t)m->bytes,
+                                          cudaMemcpyDeviceToHost, queue));
+        DTP_CUDA_TRY(err, cudaStreamSynchronize(queue));
+    }
+    l->of = m;
+    return d->host.ops->post(&d->host, &l->host, err);
+}
+
+static dtp_status staged_finish(dtp_transport *t, dtp_message *m, dtp_err *err)
+{
+    staged_transport *d = t->self;
+    const cudaStream_t queue = d->cuda->compute;
+    letter *l = d->letters;
+    while (l->of != m) {
+        l = l->next;
+    }
+    DTP_TRY(d->host.ops->finish(&d->host, &l->host, err));
+    if (!m->sends && m->bytes > 0) {
+        DTP_CUDA_TRY(err, cudaMemcpyAsync(m->data, l->memory, (size_t)m->bytes,
+                                          cudaMemcpyHostToDevice, queue));
+        DTP_CUDA_TRY(err, cudaEventRecord(l->used, queue));
+    }
+    l->of = NULL;
+    return DTP_OK;
+}
+
 static void staged_abort(dtp_transport *t, const char *why)
 {
     staged_transport *d = t->self;
@@ -191,6 +278,15 @@ static void staged_destroy(dtp_transport *t)
             lists[i] = next;
         }
     }
+    while (d->letters != NULL) {
+        letter *next = d->letters->next;
+        (void)cudaFreeHost(d->letters->memory);
+        if (d->letters->used != NULL) {
+            (void)cudaEventDestroy(d->letters->used);
+        }
+        free(d->letters);
+        d->letters = next;
+    }
     free(d);
 }
 
@@ -201,6 +297,8 @@ static const dtp_transport_ops staged_ops = {
     .wait = staged_wait,
     .abort = staged_abort,
     .destroy = staged_destroy,
+    .post = staged_post,
+    .finish = staged_finish,
 };
 
 dtp_status dtp_cuda_staged_create(dtp_comm *comm, dtp_cuda *cuda, dtp_transport *out, dtp_err *err)
