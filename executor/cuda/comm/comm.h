@@ -41,6 +41,21 @@ dtp_status dtp_cuda_flights_look(dtp_cuda_flights *f, double waited_s, char late
                                  dtp_err *err) DTP_MUST_CHECK;
 void dtp_cuda_flights_close(dtp_cuda_flights *f);
 
+/* Messages of a rank over the device transport. */
+typedef struct dtp_cuda_end dtp_cuda_end;
+typedef struct dtp_cuda_mail {
+    dtp_cuda *cuda;
+    dtp_comm *comm;
+    dtp_transport host;   /* of the same ranks */
+    cudaStream_t *queues; /* by 2 * peer, + 1 to it; NULL: not used yet */
+    cudaStream_t after;   /* for what begins behind several events */
+    dtp_cuda_end *ends;   /* all */
+} dtp_cuda_mail;
+/* dtp_transport_ops.post and finish. */
+dtp_status dtp_cuda_mail_post(dtp_cuda_mail *mail, dtp_message *m, dtp_err *err) DTP_MUST_CHECK;
+dtp_status dtp_cuda_mail_finish(dtp_cuda_mail *mail, dtp_message *m, dtp_err *err) DTP_MUST_CHECK;
+void dtp_cuda_mail_close(dtp_cuda_mail *mail);
+
 /* A collective of a group of one: copies on the communication queue. */
 dtp_status dtp_cuda_put_single(dtp_cuda *cuda, const dtp_coll *coll, const dtp_coll_ends *ends,
                                dtp_err *err) DTP_MUST_CHECK;

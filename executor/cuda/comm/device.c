@@ -7,7 +7,7 @@
  * `done`; the collective ends on a member's queue after `done` of all. Members pass two gates of
  * the host (dtp_comm_ops.meet): `ready` are recorded before the first one and waited for before the
  * second one, after which `done` are waited for. So no event is recorded anew before all wait for
- * it.
+ * it. Messages: device_messages.c.
  */
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -33,6 +33,7 @@ typedef struct team {
 typedef struct device_transport {
     dtp_cuda_flights flights;
     team *team; /* NULL: of a single rank */
+    dtp_cuda_mail mail;
 } device_transport;
 
 /* ---- the share of a member ---- */
@@ -201,6 +202,18 @@ static dtp_status device_poll(dtp_transport *t, double waited_s, const dtp_reque
     return late[0] == '\0' ? DTP_OK : DTP_FAIL(err, DTP_COMM, "%s", late);
 }
 
+static dtp_status device_post(dtp_transport *t, dtp_message *m, dtp_err *err)
+{
+    device_transport *d = t->self;
+    return dtp_cuda_mail_post(&d->mail, m, err);
+}
+
+static dtp_status device_finish(dtp_transport *t, dtp_message *m, dtp_err *err)
+{
+    device_transport *d = t->self;
+    return dtp_cuda_mail_finish(&d->mail, m, err);
+}
+
 static void leave(team *w)
 {
     if (w == NULL || atomic_fetch_sub(&w->left, 1) > 1) {
@@ -223,6 +236,7 @@ static void device_destroy(dtp_transport *t)
 {
     device_transport *d = t->self;
     dtp_cuda_flights_close(&d->flights);
+    dtp_cuda_mail_close(&d->mail);
     leave(d->team);
     free(d);
 }
@@ -234,6 +248,8 @@ static const dtp_transport_ops device_ops = {
     .wait = device_wait,
     .poll = device_poll,
     .destroy = device_destroy,
+    .post = device_post,
+    .finish = device_finish,
 };
 
 /* Rank 0 makes it for all. */
@@ -296,7 +312,9 @@ dtp_status dtp_cuda_device_create(dtp_comm *comm, dtp_cuda *cuda, dtp_transport 
         free(d);
         return s;
     }
-    *d = (device_transport){.flights = {.cuda = cuda, .comm = comm}, .team = w};
+    *d = (device_transport){.flights = {.cuda = cuda, .comm = comm},
+                            .team = w,
+                            .mail = {.cuda = cuda, .comm = comm, .host = comm->transport}};
     *out = (dtp_transport){.ops = &device_ops,
                            .caps = {.asynchronous = true,
                                     .strided = true,
