@@ -18,8 +18,7 @@
 #include <time.h>
 
 #include "core/base/clock.h"
-#include "executor/cuda/comm/comm.h"
-#include "executor/cuda/comm/nccl_library.h"
+#include "executor/cuda/comm/nccl_internal.h"
 #include "executor/cuda/kernels/combine.h"
 
 enum { N_SETS = 1 << DTP_MAX_MESH_DIMS, KEY_BYTES = 1 << 20 };
@@ -29,20 +28,21 @@ typedef struct shared {
     struct shared *next;
 } shared;
 
-typedef struct nccl_transport {
+struct dtp_nccl__transport {
     dtp_cuda_flights flights;
+    dtp_nccl__mail mail;
     dtp_nccl nccl;
     ncclComm_t comms[N_SETS]; /* by set of mesh dims; NULL: none yet */
     void *keys;               /* KEY_BYTES, once there is a communicator */
     bool broken;
     shared *arenas;
-} nccl_transport;
+};
 
 /* ---- calls ---- */
 
 /* Gives up what was started: nothing is touched any more. As a group, since NCCL waits for the
  * device: every communicator gets the order to end before one of them is waited for. */
-static void stop(nccl_transport *x)
+static void stop(dtp_nccl__transport *x)
 {
     x->broken = true;
     (void)x->nccl.GroupStart();
@@ -52,11 +52,12 @@ static void stop(nccl_transport *x)
             x->comms[s] = NULL;
         }
     }
+    dtp_nccl__abort_messages(&x->mail);
     (void)x->nccl.GroupEnd();
 }
 
-static dtp_status fail(const nccl_transport *x, ncclResult_t code, const char *call, ncclComm_t c,
-                       dtp_err *err)
+static dtp_status fail(const dtp_nccl__transport *x, ncclResult_t code, const char *call,
+                       ncclComm_t c, dtp_err *err)
 {
     const char *more = c != NULL ? x->nccl.GetLastError(c) : "";
     return DTP_FAIL(err, DTP_COMM, "rank %d: NCCL: %s: %s%s%.500s", x->flights.comm->rank, call,
@@ -64,15 +65,14 @@ static dtp_status fail(const nccl_transport *x, ncclResult_t code, const char *c
 }
 
 /* Whether a peer is known to have failed. */
-static dtp_status look(const nccl_transport *x, dtp_err *err)
+static dtp_status look(const dtp_nccl__transport *x, dtp_err *err)
 {
     dtp_comm *comm = x->flights.comm;
     return comm->ops->look != NULL ? comm->ops->look(comm, err) : DTP_OK;
 }
 
-/* The result of a call on c, once it is there. */
-static dtp_status settle(const nccl_transport *x, ncclComm_t c, ncclResult_t code, const char *call,
-                         dtp_err *err)
+dtp_status dtp_nccl__settle(const dtp_nccl__transport *x, ncclComm_t c, ncclResult_t code,
+                            const char *call, dtp_err *err)
 {
     const double start = dtp_now_s(), limit_s = x->flights.comm->timeout_s;
     while (code == ncclInProgress) {
@@ -93,7 +93,7 @@ static dtp_status settle(const nccl_transport *x, ncclComm_t c, ncclResult_t cod
 /* ---- communicators ---- */
 
 /* Whether a group gets a communicator: one of a single rank only where a switch says so. */
-static bool needs_nccl(const nccl_transport *x, dtp_mesh_set set)
+static bool needs_nccl(const dtp_nccl__transport *x, dtp_mesh_set set)
 {
     return x->flights.cuda->nccl_alone || dtp_mesh_set_size(&x->flights.comm->mesh, set) > 1;
 }
@@ -101,7 +101,7 @@ static bool needs_nccl(const nccl_transport *x, dtp_mesh_set set)
 static dtp_status nccl_prepare(dtp_transport *t, dtp_mesh_set set, dtp_err *err)
 {
     enum { WORDS = sizeof(ncclUniqueId) / sizeof(int64_t) };
-    nccl_transport *x = t->self;
+    dtp_nccl__transport *x = t->self;
     dtp_comm *comm = x->flights.comm;
     DTP_TRY(dtp_comm__check_set(comm, set, err));
     const int32_t n = dtp_mesh_set_size(&comm->mesh, set);
@@ -135,7 +135,7 @@ static dtp_status nccl_prepare(dtp_transport *t, dtp_mesh_set set, dtp_err *err)
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 0;
     code = x->nccl.CommInitRankConfig(&x->comms[set], n, id, me, &config);
-    return settle(x, x->comms[set], code, "ncclCommInitRankConfig", err);
+    return dtp_nccl__settle(x, x->comms[set], code, "ncclCommInitRankConfig", err);
 }
 
 /* ---- collectives ---- */
@@ -212,7 +212,7 @@ static bool has_keys(const dtp_coll *coll)
 }
 
 /* `n` elements of such a collective from `at` on. */
-static dtp_status put_keys(const nccl_transport *x, const group *g, const dtp_coll *coll,
+static dtp_status put_keys(const dtp_nccl__transport *x, const group *g, const dtp_coll *coll,
                            const dtp_coll_ends *ends, int64_t at, int64_t n, dtp_err *err)
 {
     const bool scatters = coll->kind == DTP_REDUCE_SCATTER;
@@ -229,13 +229,13 @@ static dtp_status put_keys(const nccl_transport *x, const group *g, const dtp_co
     const ncclResult_t code =
         scatters ? x->nccl.ReduceScatter(keys, result, (size_t)n, type, op, g->c, g->queue)
                  : x->nccl.AllReduce(keys, result, (size_t)n, type, op, g->c, g->queue);
-    DTP_TRY(settle(x, g->c, code, dtp_coll_name(coll->kind), err));
+    DTP_TRY(dtp_nccl__settle(x, g->c, code, dtp_coll_name(coll->kind), err));
     DTP_CUDA_TRY(err, dtp_cuda_from_keys(g->queue, (int32_t)coll->dtype, (int32_t)coll->op, n,
                                          result, (char *)ends->out + at * width));
     return DTP_OK;
 }
 
-static dtp_status put_extrema(const nccl_transport *x, const group *g, const dtp_coll *coll,
+static dtp_status put_extrema(const dtp_nccl__transport *x, const group *g, const dtp_coll *coll,
                               const dtp_coll_ends *ends, dtp_err *err)
 {
     const int64_t room = KEY_BYTES / 8 / (coll->kind == DTP_REDUCE_SCATTER ? g->n + 1 : 1);
@@ -249,7 +249,7 @@ static dtp_status put_extrema(const nccl_transport *x, const group *g, const dtp
     return DTP_OK;
 }
 
-static dtp_status put_group(const nccl_transport *x, const dtp_coll *coll,
+static dtp_status put_group(const dtp_nccl__transport *x, const dtp_coll *coll,
                             const dtp_coll_ends *ends, dtp_err *err)
 {
     const dtp_comm *comm = x->flights.comm;
@@ -268,7 +268,8 @@ static dtp_status put_group(const nccl_transport *x, const dtp_coll *coll,
         }
     }
     const ncclResult_t end = x->nccl.GroupEnd();
-    return settle(x, g.c, code != ncclSuccess ? code : end, dtp_coll_name(coll->kind), err);
+    return dtp_nccl__settle(x, g.c, code != ncclSuccess ? code : end, dtp_coll_name(coll->kind),
+                            err);
 }
 
 static bool is_strided(const dtp_coll *coll)
@@ -284,7 +285,7 @@ static bool is_strided(const dtp_coll *coll)
 static dtp_status nccl_start(dtp_transport *t, const dtp_coll *coll, const dtp_coll_ends *ends,
                              dtp_request *request, dtp_err *err)
 {
-    nccl_transport *x = t->self;
+    dtp_nccl__transport *x = t->self;
     dtp_cuda_flights *f = &x->flights;
     DTP_TRY(dtp_comm__can_reduce(coll, err));
     DTP_TRY(dtp_comm__check_set(f->comm, coll->set, err));
@@ -303,7 +304,7 @@ static dtp_status nccl_start(dtp_transport *t, const dtp_coll *coll, const dtp_c
 
 static dtp_status nccl_wait(dtp_transport *t, dtp_request *request, dtp_err *err)
 {
-    nccl_transport *x = t->self;
+    dtp_nccl__transport *x = t->self;
     return dtp_cuda_flight_wait(&x->flights, request, err);
 }
 
@@ -314,7 +315,7 @@ static dtp_status nccl_wait(dtp_transport *t, dtp_request *request, dtp_err *err
 static void *nccl_register_memory(dtp_transport *t, size_t bytes)
 {
     enum { LARGE = 1 << 23 };
-    nccl_transport *x = t->self;
+    dtp_nccl__transport *x = t->self;
     void *memory = NULL;
     const bool uses = needs_nccl(x, dtp_comm_all(x->flights.comm));
     shared *s = bytes >= LARGE && uses ? calloc(1, sizeof *s) : NULL;
@@ -329,7 +330,7 @@ static void *nccl_register_memory(dtp_transport *t, size_t bytes)
 
 static bool nccl_release_memory(dtp_transport *t, void *ptr)
 {
-    nccl_transport *x = t->self;
+    dtp_nccl__transport *x = t->self;
     shared **at = &x->arenas;
     while (*at != NULL && (*at)->memory != ptr) {
         at = &(*at)->next;
@@ -348,7 +349,7 @@ static bool nccl_release_memory(dtp_transport *t, void *ptr)
 
 /* What another rank does while this one is late in `coll`, NULL: one of a recording. Ends with a
  * message in any case. */
-static dtp_status ask(nccl_transport *x, const char *late, const dtp_coll *coll, dtp_err *err)
+static dtp_status ask(dtp_nccl__transport *x, const char *late, const dtp_coll *coll, dtp_err *err)
 {
     enum { WORDS = sizeof(dtp_coll) / sizeof(int64_t), PATIENCE_S = 5 };
     dtp_comm *comm = x->flights.comm;
@@ -380,14 +381,22 @@ static dtp_status ask(nccl_transport *x, const char *late, const dtp_coll *coll,
 
 static dtp_status nccl_poll(dtp_transport *t, double waited_s, const dtp_request **at, dtp_err *err)
 {
-    nccl_transport *x = t->self;
+    dtp_nccl__transport *x = t->self;
     char late[DTP_ERR_MSG_BYTES];
     const dtp_coll *coll;
     if (x->broken) {
         return DTP_OK; /* the queues run empty */
     }
+    dtp_coll message;
+    bool waits;
     DTP_TRY(dtp_cuda_flights_look(&x->flights, waited_s, late, at, &coll, err));
-    DTP_TRY(at != NULL && *at != NULL ? look(x, err) : DTP_OK);
+    DTP_TRY(dtp_nccl__look_at_messages(&x->mail, &waits, &message, err));
+    DTP_TRY(at != NULL && (*at != NULL || waits) ? look(x, err) : DTP_OK);
+    if (late[0] == '\0' && message.kind != DTP_N_COLLS) {
+        coll = &message;
+        dtp_comm__describe_late(&x->flights.comm->mesh, 0, NULL, x->flights.comm->rank, coll,
+                                x->flights.comm->timeout_s, late);
+    }
     for (int32_t s = 0; s < N_SETS; s++) {
         ncclResult_t code = ncclSuccess;
         if (x->comms[s] != NULL) {
@@ -407,17 +416,38 @@ static void nccl_abort(dtp_transport *t, const char *why)
     stop(t->self);
 }
 
+static dtp_status nccl_connect(dtp_transport *t, int32_t n, const dtp_message *ends, dtp_err *err)
+{
+    dtp_nccl__transport *x = t->self;
+    return dtp_nccl__connect(&x->mail, n, ends, err);
+}
+
+static dtp_status nccl_post(dtp_transport *t, dtp_message *m, dtp_err *err)
+{
+    dtp_nccl__transport *x = t->self;
+    return x->broken ? DTP_FAIL(err, DTP_COMM, "rank %d: NCCL: its communicators were given up",
+                                x->flights.comm->rank)
+                     : dtp_nccl__post(&x->mail, m, err);
+}
+
+static dtp_status nccl_finish(dtp_transport *t, dtp_message *m, dtp_err *err)
+{
+    dtp_nccl__transport *x = t->self;
+    return dtp_nccl__finish(&x->mail, m, err);
+}
+
 static void nccl_destroy(dtp_transport *t)
 {
-    nccl_transport *x = t->self;
+    dtp_nccl__transport *x = t->self;
     for (int32_t s = 0; s < N_SETS; s++) {
         const ncclComm_t c = x->comms[s];
         if (c != NULL &&
-            settle(x, c, x->nccl.CommFinalize(c), "ncclCommFinalize", NULL) == DTP_OK) {
+            dtp_nccl__settle(x, c, x->nccl.CommFinalize(c), "ncclCommFinalize", NULL) == DTP_OK) {
             (void)x->nccl.CommDestroy(c);
             x->comms[s] = NULL;
         }
     }
+    dtp_nccl__close_messages(&x->mail);
     stop(x);
     (void)cudaFree(x->keys);
     dtp_cuda_flights_close(&x->flights);
@@ -434,16 +464,21 @@ static const dtp_transport_ops nccl_ops = {
     .destroy = nccl_destroy,
     .register_memory = nccl_register_memory,
     .release_memory = nccl_release_memory,
+    .post = nccl_post,
+    .finish = nccl_finish,
+    .connect = nccl_connect,
 };
 
 dtp_status dtp_cuda_nccl_create(dtp_comm *comm, dtp_cuda *cuda, dtp_transport *out, dtp_err *err)
 {
     dtp_nccl nccl;
     DTP_TRY(dtp_nccl_open(&nccl, err));
-    nccl_transport *x = calloc(1, sizeof *x);
+    dtp_nccl__transport *x = calloc(1, sizeof *x);
     DTP_TRY(DTP_MEMORY(err, x));
     x->flights = (dtp_cuda_flights){.cuda = cuda, .comm = comm};
     x->nccl = nccl;
+    x->mail = (dtp_nccl__mail){
+        .of = x, .nccl = &x->nccl, .cuda = cuda, .comm = comm, .host = comm->transport};
     *out = (dtp_transport){.ops = &nccl_ops,
                            .caps = {.asynchronous = true, .queued = true, .captured = true},
                            .self = x};
