@@ -11,10 +11,9 @@
 
 #include "executor/comm/communicator_internal.h"
 #include "executor/comm/sub_communicator.h"
-#include "executor/cpu/cpu.h"
 #include "tests/comm/comm_buffers.h"
 #include "tests/comm/comm_suite.h"
-#include "tests/cuda/comm_ranks.h"
+#include "tests/cuda/comm_rounds.h"
 #include "tests/cuda/device_controls.h"
 
 static const char *const MESHES[] = {"x:1", "x:2", "x:4", "x:2;y:2"};
@@ -105,26 +104,6 @@ static void test_cuda_comm__a_word_that_is_no_switch_is_refused(void **state)
 
 /* ---- the order of queues ---- */
 
-enum { ELEMS = 24, MAX_RANKS = 4, ROUNDS = 4, ALL = MAX_RANKS * ELEMS, BUFFERS = 7 };
-
-/* What the collectives of all rounds gave, by rank. */
-static float results[MAX_RANKS][2 * ROUNDS * ALL];
-
-static dtp_view flat(void *data, int64_t n)
-{
-    dtp_view v = {.data = data};
-    v.local = (dtp_ttype){.dtype = DTP_F32, .rank = 1, .dims = {{-1, n}}};
-    v.global[0] = n;
-    return v;
-}
-
-static dtp_status scale(dtp_backend *b, float *from, double factor, float *to, int64_t n,
-                        dtp_err *err)
-{
-    const dtp_view in = flat(from, n), out = flat(to, n);
-    return b->ops->scale(b, &in, factor, &out, err);
-}
-
 /* Kernels and collectives without a wait of the host: inputs are made right before START and
  * overwritten right after WAIT, results are read right after WAIT and noted in m[6]. In a chain the
  * second collective reads the results of the first, else every wait for an event is needed. All
@@ -146,89 +125,53 @@ static dtp_status run_rounds(dtp_comm *c, dtp_backend *b, float *const m[BUFFERS
         const dtp_coll_ends ends[2] = {{m[1], m[2]}, {is_chain ? m[2] : m[5], m[3]}};
         dtp_request requests[2];
         float *noted = m[6] + (ptrdiff_t)2 * round * ALL;
-        DTP_TRY(scale(b, m[0], 0.5, m[1], n, err));
+        DTP_TRY(rounds_scale(b, m[0], 0.5, m[1], n, err));
         DTP_TRY(t->ops->start(t, &first, &ends[0], &requests[0], err));
-        DTP_TRY(scale(b, m[0] + n / 2, -1.0, m[5], n / 2, err));
-        DTP_TRY(scale(b, m[0], -1.0, m[5] + n / 2, n / 2, err));
+        DTP_TRY(rounds_scale(b, m[0] + n / 2, -1.0, m[5], n / 2, err));
+        DTP_TRY(rounds_scale(b, m[0], -1.0, m[5] + n / 2, n / 2, err));
         DTP_TRY(t->ops->start(t, &second, &ends[1], &requests[1], err));
-        DTP_TRY(scale(b, m[0], 2.0, m[4], n, err));
+        DTP_TRY(rounds_scale(b, m[0], 2.0, m[4], n, err));
         if (is_chain) {
             DTP_TRY(t->ops->wait(t, &requests[1], err));
-            DTP_TRY(scale(b, m[3], 1.0, noted, n, err));
-            DTP_TRY(scale(b, m[3], 0.5, m[0], n, err));
+            DTP_TRY(rounds_scale(b, m[3], 1.0, noted, n, err));
+            DTP_TRY(rounds_scale(b, m[3], 0.5, m[0], n, err));
             DTP_TRY(t->ops->wait(t, &requests[0], err));
-            DTP_TRY(scale(b, m[2], 1.0, noted + n, n, err));
-            DTP_TRY(scale(b, m[4], 0.25, m[2], n / 2, err));
+            DTP_TRY(rounds_scale(b, m[2], 1.0, noted + n, n, err));
+            DTP_TRY(rounds_scale(b, m[4], 0.25, m[2], n / 2, err));
         } else {
             DTP_TRY(t->ops->wait(t, &requests[0], err));
-            DTP_TRY(scale(b, m[2], 1.0, noted, n, err));
-            DTP_TRY(scale(b, m[2], 0.25, m[0], n / 2, err));
-            DTP_TRY(scale(b, m[4], 16.0, m[1], n, err));
+            DTP_TRY(rounds_scale(b, m[2], 1.0, noted, n, err));
+            DTP_TRY(rounds_scale(b, m[2], 0.25, m[0], n / 2, err));
+            DTP_TRY(rounds_scale(b, m[4], 16.0, m[1], n, err));
             DTP_TRY(t->ops->wait(t, &requests[1], err));
-            DTP_TRY(scale(b, m[3], 1.0, noted + n, n, err));
-            DTP_TRY(scale(b, m[3], 0.5, m[0] + n / 2, n / 2, err));
-            DTP_TRY(scale(b, m[4], 8.0, m[5], n, err));
+            DTP_TRY(rounds_scale(b, m[3], 1.0, noted + n, n, err));
+            DTP_TRY(rounds_scale(b, m[3], 0.5, m[0] + n / 2, n / 2, err));
+            DTP_TRY(rounds_scale(b, m[4], 8.0, m[5], n, err));
         }
-        DTP_TRY(scale(b, m[4], 0.25, m[1], n, err));
-        DTP_TRY(scale(b, m[4], -1.0, m[3], n / 2, err));
+        DTP_TRY(rounds_scale(b, m[4], 0.25, m[1], n, err));
+        DTP_TRY(rounds_scale(b, m[4], -1.0, m[3], n / 2, err));
     }
     return DTP_OK;
 }
 
-static dtp_status rounds_on(dtp_comm *c, dtp_backend *b, bool is_chain, dtp_err *err)
+static dtp_status chain_rounds(dtp_comm *c, dtp_backend *b, float *const m[BUFFERS], dtp_err *err)
 {
-    static const float zeros[2 * ROUNDS * ALL];
-    float start[ALL], *m[BUFFERS] = {0};
-    dtp_status s = DTP_OK;
-    for (int64_t i = 0; i < ALL; i++) {
-        start[i] = (float)((c->rank * 7 + i * 3) % 11 - 5);
-    }
-    for (int32_t k = 0; k < BUFFERS && s == DTP_OK; k++) {
-        void *p = NULL;
-        const size_t bytes = k < 6 ? sizeof start : sizeof zeros;
-        s = b->ops->alloc(b, bytes, &p, err);
-        m[k] = p;
-        s = s == DTP_OK ? b->ops->upload(b, p, k < 6 ? start : zeros, bytes, err) : s;
-    }
-    for (dtp_mesh_set set = 1; set <= dtp_comm_all(c) && s == DTP_OK; set++) {
-        s = c->transport.ops->prepare(&c->transport, set, err);
-    }
-    s = s == DTP_OK ? run_rounds(c, b, m, is_chain, err) : s;
-    s = s == DTP_OK ? b->ops->download(b, results[c->rank], m[6], sizeof zeros, err) : s;
-    for (int32_t k = 0; k < BUFFERS; k++) {
-        b->ops->free(b, m[k], k < 6 ? sizeof start : sizeof zeros);
-    }
-    return s;
+    return run_rounds(c, b, m, true, err);
+}
+
+static dtp_status pair_rounds(dtp_comm *c, dtp_backend *b, float *const m[BUFFERS], dtp_err *err)
+{
+    return run_rounds(c, b, m, false, err);
 }
 
 static dtp_status chain(dtp_comm *c, void *backend, dtp_err *err)
 {
-    return rounds_on(c, backend, true, err);
+    return rounds_on(c, backend, chain_rounds, err);
 }
 
 static dtp_status pairs(dtp_comm *c, void *backend, dtp_err *err)
 {
-    return rounds_on(c, backend, false, err);
-}
-
-static dtp_status run_on_cpu(dtp_comm *c, void *user, dtp_err *err)
-{
-    dtp_backend *b = NULL;
-    DTP_TRY(dtp_backend_cpu_create(1, &b, err));
-    const dtp_status s = (*(const ranks_body *)user)(c, b, err);
-    dtp_backend_destroy(b);
-    return s;
-}
-
-/* The results of virtual ranks on the CPU. */
-static void expect_of_cpu(const char *mesh_text, ranks_body body, void *expected)
-{
-    dtp_mesh mesh;
-    dtp_err err = {0};
-    memset(results, 0, sizeof results);
-    ranks_must(dtp_mesh_parse(mesh_text, &mesh, &err), &err);
-    ranks_must(dtp_comm_sim_run(&mesh, run_on_cpu, &body, &err), &err);
-    memcpy(expected, results, sizeof results);
+    return rounds_on(c, backend, pair_rounds, err);
 }
 
 static void test_cuda_comm__any_order_of_queues_gives_the_same_bits(void **state)
@@ -241,7 +184,7 @@ static void test_cuda_comm__any_order_of_queues_gives_the_same_bits(void **state
             dtp_status (*body)(dtp_comm *, void *, dtp_err *) =
                 i < N_RANKS_KINDS * 20 ? chain : pairs;
             if (i % (N_RANKS_KINDS * 20) == 0) {
-                expect_of_cpu(MESHES[m], body, expected);
+                rounds_expect(MESHES[m], body, expected);
             }
             dtp_err err = {0};
             ranks_begin(k, (uint64_t)(i / N_RANKS_KINDS) % 20 + 1);
@@ -283,7 +226,7 @@ static void test_cuda_comm__a_wait_left_out_shows(void **state)
     if (ON_CARD) {
         skip();
     }
-    expect_of_cpu("x:2", pairs, expected);
+    rounds_expect("x:2", pairs, expected);
     for (int32_t k = 0; k < N_RANKS_KINDS; k++) {
         dtp_err err = {0};
         if (strcmp(RANKS_KINDS[k].name, "staged") == 0) {
