@@ -210,6 +210,10 @@ dtp_status dtp_node_pricer_price(dtp_node_pricer *np, dtp_node_id node,
     for (dtp_value_id v = 0; v < n_values; v++) {
         out->fills = out->fills || q->values[v].ranges != NULL;
     }
+    for (int32_t k = 0; k < n_instrs && (n->op->flags & DTP_OP_MOVES) != 0; k++) {
+        out->fills = out->fills || (q->instrs[k].kind == DTP_INSTR_START &&
+                                    q->instrs[k].coll.kind == DTP_PERMUTE);
+    }
     out->one_kernel = n_instrs == 1 && q->instrs[0].kind == DTP_INSTR_KERNEL;
     return find_peaks(np, n, n_values, out, err);
 }

@@ -14,7 +14,7 @@ typedef struct dtp_node_price {
                            without what may be written over something that dies */
     int64_t kernel_bytes; /* the same while kernels run: whatever the steps of redistributions */
     bool one_kernel;      /* it is one kernel and nothing else */
-    bool fills;           /* ranges of operands are filled before the kernel */
+    bool fills;           /* ranges of operands are filled before the kernel, or pieces passed on */
 } dtp_node_price;
 
 /* Whether lowering says that a decision cannot be run. DTP_RANGE is not about the decision: a

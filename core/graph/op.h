@@ -19,9 +19,10 @@ enum { DTP_MAX_OP_DIMS = 24, DTP_MAX_RULES = 48, DTP_MAX_OP_BENCH = 3 };
 
 /* What an op reads of a dim of an operand for a piece [a, b) of the dim in another tensor: from
  * (a stride - before) / per, rounded up, to ((b - 1) stride + after) / per, rounded down, as far as
- * the operand has it. per > 1: of a transposed stride. */
+ * the operand has it, or, of a cyclic window, round the end of the dim (cyclic 1, else 0). per > 1:
+ * of a transposed stride. */
 typedef struct dtp_dim_window {
-    int64_t stride, per, before, after;
+    int64_t stride, per, before, after, cyclic;
 } dtp_dim_window;
 
 enum { DTP_OP_WINDOWS = 2 }; /* operands that may have one, the first ones */
@@ -141,10 +142,6 @@ struct dtp_op_def {
      * INTERNAL; ins/outs are tensor ids of g. */
     dtp_status (*decompose)(dtp_graph *g, const dtp_op_call *call, const int32_t *ins,
                             int32_t *outs, dtp_err *err);
-    /* Instead of a decomposition: true when splitting the INTERNAL dim into `parts` equal pieces
-     * makes output piece (p + *step) mod parts the input piece p, so that the op is one permute.
-     * False, or step 0: with so many parts the dim is made whole. */
-    bool (*rotates)(const dtp_op_call *call, int64_t parts, int64_t *step);
 
     /* inplace_in[i] = j + 1: output i may share the buffer of input j when both have the same local
      * bytes and input j dies here. 0: never. */

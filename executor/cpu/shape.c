@@ -21,14 +21,22 @@ DTP_COPY_OPS(DTP_COPY_KERNEL)
 
 static dtp_status pad_kernel(const dtp_kernel_args *args, dtp_err *err)
 {
-    const dtp_view *x = &args->in[0];
-    dtp_view y = args->out[0];
+    const dtp_dim_id dim = dtp_call_dim(args->call, "dim");
+    const dtp_pad_form f = dtp_pad_form_here(args);
+    dtp_view x = args->in[0], y = args->out[0];
+    const int64_t inner = dtp_view_stride(&y, dim) * dtp_dtype_bytes(y.local.dtype);
+    dtp_ttype shape = x.local;
     (void)err;
-    memset(y.data, 0, (size_t)dtp_ttype_bytes(&y.local));
-    y.data = (char *)y.data + dtp_view_stride(&y, dtp_call_dim(args->call, "dim")) *
-                                  dtp_call_int(args->call, "before") *
-                                  dtp_dtype_bytes(y.local.dtype);
-    dtp_view_copy(&x->local, &y, x, args->threads);
+    if (dtp_ttype_elems(&y.local) > 0) {
+        memset(y.data, 0, (size_t)dtp_ttype_bytes(&y.local));
+    }
+    shape.dims[dtp_ttype_find(&shape, dim)].size = f.n;
+    if (dtp_ttype_elems(&shape) > 0) {
+        x.data =
+            (char *)x.data + f.from * dtp_view_stride(&x, dim) * dtp_dtype_bytes(x.local.dtype);
+        y.data = (char *)y.data + f.to * inner;
+        dtp_view_copy(&shape, &y, &x, args->threads);
+    }
     return DTP_OK;
 }
 

@@ -20,12 +20,15 @@ static dtp_status pad_kernel(const dtp_kernel_args *args, dtp_err *err)
     const dtp_dim_id dim = dtp_call_dim(args->call, "dim");
     const int64_t elem = dtp_dtype_bytes(y->local.dtype), total = dtp_ttype_bytes(&y->local);
     const int64_t inner = dtp_view_stride(y, dim) * elem;
+    const dtp_pad_form f = dtp_pad_form_here(args);
+    const dtp_cuda_pad_rows rows = {.to = dtp_ttype_size(&y->local, dim) * inner,
+                                    .from = dtp_ttype_size(&x->local, dim) * inner,
+                                    .before = f.to * inner,
+                                    .skip = f.from * inner,
+                                    .n = f.n * inner};
     if (total > 0) {
-        DTP_CUDA_TRY(err, dtp_cuda_pad(dtp_cuda_stream(args), total,
-                                       dtp_ttype_size(&y->local, dim) * inner,
-                                       dtp_call_int(args->call, "before") * inner,
-                                       dtp_ttype_size(&x->local, dim) * inner, (int32_t)elem,
-                                       y->data, x->data));
+        DTP_CUDA_TRY(err, dtp_cuda_pad(dtp_cuda_stream(args), total, &rows, (int32_t)elem, y->data,
+                                       x->data));
     }
     return DTP_OK;
 }

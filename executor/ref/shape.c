@@ -41,25 +41,28 @@ static dtp_status run_stack(const dtp_kernel_args *args, dtp_err *err)
     return DTP_OK;
 }
 
-/* The index in dst of index `at` of src along the dim of the call; `n` is the size in src, `before`
- * that of the operands before src. */
+/* The index in y of element `at` of an operand along the dim of the call, both in the whole tensor;
+ * n is the size of the operand, `before` that of the operands before it. */
 typedef int64_t (*place_fn)(const dtp_op_call *call, int64_t at, int64_t n, int64_t before);
 
-/* Every element of every operand goes to its place in the output, if it has one. */
+/* Every element of every operand goes to its place in the output, if it has one here. An operand of
+ * roll may have elements that go on behind the end of the dim at its start. */
 static dtp_status copy_to_places(const dtp_kernel_args *args, place_fn place)
 {
     const dtp_view *dst = &args->out[0];
     const dtp_dim_id dim = dtp_call_dim(args->call, "dim");
     int64_t before = 0;
     for (int32_t i = 0; i < args->call->n_in; i++) {
-        const int64_t n = dtp_ref__local(&args->in[i], dim);
-        dtp_ref_loop l = dtp_ref__over(&args->in[i].local);
+        const dtp_view *src = &args->in[i];
+        const int64_t n = dtp_ref__global(src, dim);
+        dtp_ref_loop l = dtp_ref__over(&src->local);
         for (bool go = dtp_ref__first(&l, 0, l.n); go; go = dtp_ref__next(&l, 0, l.n)) {
             dtp_ref_loop to = l;
-            int64_t at = place(args->call, dtp_ref__coord(&l, dim), n, before);
-            if (at >= 0 && at < dtp_ref__local(dst, dim)) {
-                dtp_ref__put(&to, dim, at);
-                dtp_ref__copy(dst, &to, &args->in[i], &l);
+            const int64_t at = (dtp_ref__offset(src, dim) + dtp_ref__coord(&l, dim)) % n;
+            const int64_t here = place(args->call, at, n, before) - dtp_ref__offset(dst, dim);
+            if (here >= 0 && here < dtp_ref__local(dst, dim)) {
+                dtp_ref__put(&to, dim, here);
+                dtp_ref__copy(dst, &to, src, &l);
             }
         }
         before += n;
@@ -85,7 +88,6 @@ static int64_t concat_place(const dtp_op_call *call, int64_t at, int64_t n, int6
     return at + before;
 }
 
-/* The dim is whole here; also in reorder. */
 static int64_t roll_place(const dtp_op_call *call, int64_t at, int64_t n, int64_t before)
 {
     (void)before;

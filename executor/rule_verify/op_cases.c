@@ -246,6 +246,8 @@ const dtp_op_case DTP_OP_CASES[] = {
     CASE("pad", "dim=b; before=2; after=1", "a=3,b=4"),
     CASE("pad", "dim=a; after=3", "a=3,b=4"),
     CASE("pad", "dim=b; before=1", "a=2,b=3,c=2"),
+    CASE("pad", "dim=b; before=2; after=-2", "a=2,b=7,c=2"),
+    CASE("pad", "dim=a; before=-1; after=3", "a=4,b=3"),
     CASE("concat", "dim=b", "a=3,b=2", "a=3,b=5"),
     CASE("concat", "dim=a", "a=1,b=3", "a=4,b=3", "a=2,b=3"),
     CASE("concat", "dim=a", "a=7"),

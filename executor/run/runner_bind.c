@@ -186,17 +186,18 @@ static void bind_range(dtp_runner *r, const dtp_instr *instr, dtp_runner__bound 
     const int64_t own = b->in[0].offset[copy->axis];
     b->part = b->in[0].local;
     if (copy->kind == DTP_COPY_RANGE_OUT) {
-        const int64_t to = (b->index + copy->shift + d.places) % d.places;
+        const int64_t to = ((b->index + copy->shift) % d.places + d.places) % d.places;
         const dtp_extent e = dtp_margin_at(&d, copy->range, to, copy->shift);
-        b->start = e.from - own;
+        b->start = dtp_index_of(&d, e.from) - own;
         b->part.dims[copy->axis].size = dtp_extent_size(e);
         return;
     }
     const int64_t from = b->out->offset[copy->axis];
-    b->start = from - own;
+    const dtp_extent here = dtp_margin_at(&d, copy->range, b->index, 0);
+    b->start = from - own - (here.from - dtp_index_of(&d, here.from));
     for (int32_t i = 1; i < instr->n_in; i++) {
-        const int32_t shift = instr->n_in == 2 ? copy->shift : 3 - 2 * i;
-        const dtp_extent e = dtp_margin_at(&d, copy->range, b->index, shift);
+        const dtp_extent e =
+            dtp_margin_at(&d, copy->range, b->index, i == 1 ? copy->shift : copy->shift2);
         b->margin[i - 1].start = from - e.from;
         b->margin[i - 1].size = dtp_extent_size(e);
     }

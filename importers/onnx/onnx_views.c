@@ -251,28 +251,30 @@ dtp_status dtp_onnx__slice(dtp_onnx_graph *o, dtp_err *err)
     return DTP_OK;
 }
 
-/* Numbers around the last axis. */
+/* Numbers around axes; fewer elements where they are negative. */
 dtp_status dtp_onnx__pad(dtp_onnx_graph *o, dtp_err *err)
 {
     int32_t n;
-    int64_t *pads;
-    const int32_t rank = o->x.rank, last = rank - 1;
+    int64_t *pads, by[2 * DTP_MAX_RANK];
+    const int32_t rank = o->x.rank;
     DTP_TRY(dtp_onnx_ints(o, 1, "", &n, &pads, err));
     const double value = o->in[2] < 0 ? 0 : dtp_onnx_number(o, o->in[2]);
     const char *mode = dtp_onnx_attr_of(o, "mode")->text;
     bool fits = n == 2 * rank && rank > 0 && o->in[3] < 0 && !isnan(value) &&
                 (mode[0] == '\0' || strcmp(mode, "constant") == 0);
-    for (int32_t i = 0; i < n && fits; i++) {
-        fits = pads[i] == 0 || (i % rank == last && pads[i] > 0 && pads[i] < 1 << 30);
+    for (int32_t i = 0; i < n && fits; i++) { /* the last axis first */
+        fits = pads[i] > -(1 << 30) && pads[i] < 1 << 30;
+        by[2 * (rank - 1 - i % rank) + i / rank] = pads[i];
+        o->s.sizes[i % rank] += fits ? pads[i] : 0;
+    }
+    for (int32_t i = 0; i < rank && fits; i++) {
+        fits = o->s.sizes[i] > 0;
     }
     if (!fits) {
-        return dtp_onnx_unsupported("padding of more than the last axis, or not by a constant",
-                                    err);
+        return dtp_onnx_unsupported("padding of some axes, not by a constant, or of nothing", err);
     }
-    int64_t both[2] = {pads[last], pads[rank + last]};
-    o->s.sizes[last] += both[0] + both[1];
-    return EMIT(o, o->op->aten, &o->s, o->out, err, ARG_T("self", o->in[0]), ARG_L("pad", 2, both),
-                ARG_R("value", value));
+    return EMIT(o, o->op->aten, &o->s, o->out, err, ARG_T("self", o->in[0]),
+                ARG_L("pad", 2 * rank, by), ARG_R("value", value));
 }
 
 /* ---- tables ---- */

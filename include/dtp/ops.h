@@ -265,7 +265,7 @@ dtp_status dtp_tensor_unsqueeze(dtp_tensor x, int32_t axis, dtp_tensor *out,
 /* Elements [start, stop) of a dim. */
 dtp_status dtp_tensor_slice(dtp_tensor x, int32_t axis, int64_t start, int64_t stop,
                             dtp_tensor *out, dtp_err *err) DTP_MUST_CHECK;
-/* Zeros before and after. */
+/* Zeros before and after; negative numbers leave elements out. */
 dtp_status dtp_tensor_pad(dtp_tensor x, int32_t axis, int64_t before, int64_t after,
                           dtp_tensor *out, dtp_err *err) DTP_MUST_CHECK;
 dtp_status dtp_tensor_concat(int32_t n_in, const dtp_tensor *in, int32_t axis, dtp_tensor *out,

@@ -53,7 +53,8 @@ static void survey_rows(survey *s, const dtp_node *n)
         bool free = false;
         for (int32_t r = 1; r < rows.n; r++) {
             const dtp_sharding_rule *row = &rows.rows[r];
-            free = free || (!row->internal && (row->dim == dims[i] || row->out_dim == dims[i]));
+            free = free || (!row->internal && !row->windows &&
+                            (row->dim == dims[i] || row->out_dim == dims[i]));
         }
         s->whole[dims[i]] = s->whole[dims[i]] || !free;
     }

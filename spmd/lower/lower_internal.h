@@ -73,6 +73,11 @@ dtp_status dtp_lower__ranges(const dtp_lower_env *env, dtp_node_id node, dtp_pha
                              const dtp_op_call *call, const dtp_node_layouts *layouts,
                              dtp_value_id *in, dtp_err *err) DTP_MUST_CHECK;
 
+/* By how many places the pieces of its operand go on in a node that does no more than that, over
+ * *set; 0: it does something else. Of operands in its layouts. */
+int32_t dtp_lower__passed_on(const dtp_lower_env *env, const dtp_op_call *call,
+                             const dtp_node_layouts *layouts, dtp_mesh_set *set);
+
 /* Lowers one node of env->graph; out (room for its outputs) receives the final values. */
 dtp_status dtp_lower__node(const dtp_lower_env *env, dtp_node_id node, const dtp_lower_request *r,
                            dtp_value_id *out, dtp_err *err) DTP_MUST_CHECK;

@@ -30,28 +30,6 @@ static dtp_status layouts_of(const node_work *w, const dtp_strategy *strategy,
                                  in_mesh_order ? NULL : w->request->out_layouts, out, err);
 }
 
-/* Shards that the split dim of a rotating op moves by; 0: it is not moved by a permute. The shards
- * of the internal dim must lie in the order of a group's members: the mesh dims split it in
- * ascending order. */
-static int64_t rotation(const node_work *w, const dtp_node_layouts *layouts)
-{
-    int64_t step = 0;
-    int8_t last = -1;
-    if (w->call.op->rotates == NULL || layouts->internal == 0) {
-        return 0;
-    }
-    for (int32_t m = 0; m < w->env->p->mesh.n_dims; m++) {
-        if ((layouts->internal >> m & 1U) != 0) {
-            if (layouts->order[m] < last) {
-                return 0;
-            }
-            last = layouts->order[m];
-        }
-    }
-    const int64_t parts = dtp_mesh_set_size(&w->env->p->mesh, layouts->internal);
-    return w->call.op->rotates(&w->call, parts, &step) ? step : 0;
-}
-
 /* ---- operands and outputs ---- */
 
 static dtp_node_id cause(const node_work *w)
@@ -213,12 +191,6 @@ static dtp_status run_kernel(const node_work *w, const dtp_node_layouts *layouts
 static dtp_status run_op(const node_work *w, const dtp_node_layouts *layouts,
                          const dtp_value_id *in, dtp_value_id *out, dtp_err *err)
 {
-    const int64_t step = rotation(w, layouts);
-    if (step != 0) {
-        DTP_TRY(add_output(w, 0, &layouts->out[0], out, err));
-        return dtp_program__emit_permute(w->env->p, in[0], layouts->internal, (int32_t)step,
-                                         cause(w), phase(w), out, err);
-    }
     if (layouts->internal != 0) {
         const dtp_node_id id = (dtp_node_id)(w->node - w->env->graph->nodes);
         DTP_TRY(dtp_lower__decomposed(w->env, id, layouts, in, out, err));
@@ -255,15 +227,8 @@ static dtp_status lower_work(node_work *w, dtp_value_id *out, dtp_err *err)
 {
     dtp_value_id in[DTP_MAX_OP_IN] = {0};
     dtp_node_layouts layouts;
-    /* A rotating op that cannot be a permute has its dim made whole. */
+    dtp_mesh_set set = 0;
     DTP_TRY(layouts_of(w, w->request->strategy, &layouts, err));
-    if (w->call.op->rotates != NULL && layouts.internal != 0 && rotation(w, &layouts) == 0) {
-        dtp_strategy whole = *w->request->strategy;
-        for (int32_t m = 0; m < w->env->p->mesh.n_dims; m++) {
-            whole.row[m] = (layouts.internal >> m & 1U) != 0 ? 0 : whole.row[m];
-        }
-        DTP_TRY(layouts_of(w, &whole, &layouts, err));
-    }
     for (int32_t i = 0; i < w->call.n_in; i++) { /* one that is given twice is brought once */
         int32_t same = 0;
         while (same < i && (w->request->in[same] != w->request->in[i] ||
@@ -273,8 +238,15 @@ static dtp_status lower_work(node_work *w, dtp_value_id *out, dtp_err *err)
         in[i] = same < i ? in[same] : w->request->in[i];
         DTP_TRY(bring(w, i, &layouts.in[i], &in[i], err));
     }
-    DTP_TRY(dtp_lower__ranges(w->env, cause(w), phase(w), &w->call, &layouts, in, err));
-    DTP_TRY(run_op(w, &layouts, in, out, err));
+    const int32_t shift = dtp_lower__passed_on(w->env, &w->call, &layouts, &set);
+    if (shift != 0) {
+        DTP_TRY(add_output(w, 0, &layouts.out[0], out, err));
+        DTP_TRY(
+            dtp_program__emit_permute(w->env->p, in[0], set, shift, cause(w), phase(w), out, err));
+    } else {
+        DTP_TRY(dtp_lower__ranges(w->env, cause(w), phase(w), &w->call, &layouts, in, err));
+        DTP_TRY(run_op(w, &layouts, in, out, err));
+    }
     for (int32_t i = 0; i < w->call.n_out; i++) {
         if ((w->request->wanted >> i & 1U) != 0) {
             DTP_TRY(dtp_lower__note(w->env, cause(w), -1, w->node->out[i], &layouts.out[i],

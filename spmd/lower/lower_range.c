@@ -1,8 +1,11 @@
 /* Operands that an op reads by windows (core/graph/op.h): what a rank lacks of the range that its
- * piece needs is brought to it, dim by dim, so that corners come along. Where it lies at the places
- * beside, one permute from each brings it, and the bytes sent are those of the margins; of two
- * places one permute is all. Else the dim is gathered, and the kernel reads its range where it lies
- * in the whole dim. A piece that has its range already is read as it is.
+ * piece needs is brought to it, dim by dim, so that corners come along. Where two permutes bring it
+ * to all ranks, one from each of the places beside as a rule, the bytes sent are those of the
+ * margins; of two places one permute is all. Else the dim is gathered, and the kernel reads its
+ * range where it lies in the whole dim. A piece that has its range already is read as it is.
+ *
+ * An op that moves elements and whose result at every place is the whole piece of another place, as
+ * a roll by whole pieces, is the permute alone.
  */
 #include "spmd/lower/lower_internal.h"
 
@@ -22,6 +25,7 @@ typedef struct filling {
     dtp_layout layout; /* in which the node reads it */
     dtp_mesh_set gathered;
     dtp_range wanted[DTP_MAX_RANK]; /* by dim; of 0: it is there, or none is asked for */
+    dtp_margins margins[DTP_MAX_RANK];
 } filling;
 
 /* The ranges of an operand that its pieces lack. */
@@ -44,10 +48,10 @@ static void find_wanted(filling *f, const dtp_op_call *call, const dtp_node_layo
         const dtp_ttype *of = base < call->n_in ? &call->in[base] : &call->out[base - call->n_in];
         const dtp_range range = {dtp_ttype_size(of, d), *window};
         const dtp_split_dim dim = dtp_split_dim_of(mesh, &f->layout, &f->type, axis);
-        const dtp_margins margins = dtp_margins_of(&dim, &range);
-        if (!margins.there) {
+        f->margins[axis] = dtp_margins_of(&dim, &range);
+        if (!f->margins[axis].there) {
             f->wanted[axis] = range;
-            f->gathered |= margins.neighbours ? 0 : dim.set;
+            f->gathered |= f->margins[axis].near ? 0 : dim.set;
         }
     }
 }
@@ -107,15 +111,15 @@ static dtp_status send(const filling *f, dtp_copy copy, dtp_value_id value, int6
     return dtp_program__add_instr(p, &instr, err);
 }
 
-/* *value gets its range of one dim from the places beside. */
+/* *value gets its range of one dim by permutes. */
 static dtp_status fill_dim(const filling *f, int32_t axis, dtp_range ranges[DTP_MAX_RANK],
                            dtp_value_id *value, dtp_err *err)
 {
     dtp_program *p = f->env->p;
     const dtp_layout layout = p->values[*value].layout;
     const dtp_split_dim dim = dtp_split_dim_of(&p->mesh, &layout, &f->type, axis);
-    const dtp_margins margins = dtp_margins_of(&dim, &f->wanted[axis]);
-    dtp_value_id in[3] = {*value}, filled;
+    const dtp_margins *margins = &f->margins[axis];
+    dtp_value_id in[1 + DTP_RANGE_PERMUTES] = {*value}, filled;
     int32_t n = 1;
     ranges[axis] = f->wanted[axis];
     DTP_TRY(add_ranged(f, *value, &layout, ranges, &filled, err));
@@ -123,14 +127,13 @@ static dtp_status fill_dim(const filling *f, int32_t axis, dtp_range ranges[DTP_
                      .axis = axis,
                      .set = dim.set,
                      .range = &p->values[filled].ranges[axis]};
-    for (int32_t side = 0; side < 2; side++) {
-        copy.shift = 1 - 2 * side;
-        if (margins.most[side] > 0) {
-            DTP_TRY(send(f, copy, *value, margins.most[side], &in[n++], err));
-        }
+    for (int32_t i = 0; i < margins->n; i++) {
+        copy.shift = margins->shift[i];
+        DTP_TRY(send(f, copy, *value, margins->most[i], &in[n++], err));
     }
     copy.kind = DTP_COPY_RANGE_IN;
-    copy.shift = margins.most[0] > 0 ? 1 : -1;
+    copy.shift = margins->shift[0];
+    copy.shift2 = margins->n > 1 ? margins->shift[1] : 0;
     DTP_TRY(add_copy(f, copy, n, in, filled, err));
     *value = filled;
     return DTP_OK;
@@ -139,7 +142,7 @@ static dtp_status fill_dim(const filling *f, int32_t axis, dtp_range ranges[DTP_
 /* All of a dim, for every piece of `of` elements. */
 static dtp_range all_of(const dtp_ttype *type, int32_t axis, int64_t of)
 {
-    return (dtp_range){of, {0, 1, 0, type->dims[axis].size - 1}};
+    return (dtp_range){of, {0, 1, 0, type->dims[axis].size - 1, 0}};
 }
 
 static dtp_status fill(filling *f, dtp_value_id *value, dtp_err *err)
@@ -189,4 +192,26 @@ dtp_status dtp_lower__ranges(const dtp_lower_env *env, dtp_node_id node, dtp_pha
         DTP_TRY(any ? fill(&f, &in[i], err) : DTP_OK);
     }
     return DTP_OK;
+}
+
+int32_t dtp_lower__passed_on(const dtp_lower_env *env, const dtp_op_call *call,
+                             const dtp_node_layouts *layouts, dtp_mesh_set *set)
+{
+    const dtp_mesh *mesh = &env->p->mesh;
+    filling f = {.env = env, .type = call->in[0], .layout = layouts->in[0]};
+    int32_t shift = 0;
+    if (layouts->windows == 0 || (call->op->flags & DTP_OP_MOVES) == 0 || call->n_in != 1 ||
+        !dtp_ttype_equal(&call->in[0], &call->out[0])) {
+        return 0;
+    }
+    find_wanted(&f, call, layouts, 0);
+    for (int32_t i = 0; i < f.type.rank; i++) {
+        const dtp_split_dim dim = dtp_split_dim_of(mesh, &f.layout, &f.type, i);
+        if (f.wanted[i].of > 0 && f.margins[i].pieces &&
+            dtp_layout_is_even_over(&f.layout, mesh, &f.type, dim.set)) {
+            shift = f.margins[i].shift[0];
+            *set = dim.set;
+        }
+    }
+    return shift;
 }

@@ -131,7 +131,7 @@ typedef enum dtp_copy_kind {
      * wants of the input for its `range`, one element after the other; the rest is not set */
     DTP_COPY_RANGE_OUT,
     /* tensor, staging values -> tensor with `range` of `axis`: what this member has of it and what
-     * others have sent by permutes: by `shift`, or, of two, by +1 and -1 */
+     * others have sent by permutes, at most two, by `shift` and `shift2` */
     DTP_COPY_RANGE_IN,
     DTP_N_COPY_KINDS
 } dtp_copy_kind;
@@ -150,7 +150,7 @@ typedef struct dtp_copy {
     int32_t axis;
     dtp_mesh_set set;
     double factor;
-    int32_t shift;          /* RANGE_OUT, RANGE_IN */
+    int32_t shift, shift2;  /* RANGE_OUT, RANGE_IN */
     const dtp_range *range; /* the same; in the program's arena */
 } dtp_copy;
 

@@ -94,7 +94,8 @@ static bool has_range(const dtp_program *p, const dtp_value *v, int32_t axis,
     bool has = at >= 0 && split_alike(v, axis, base, at);
     const dtp_range needed = {has ? base->type.dims[at].size : 0, *window};
     for (int64_t k = 0; k < d.places && has; k++) {
-        has = dtp_extent_in(dtp_range_at(&d, &needed, k), dtp_value_extent(p, v, axis, k));
+        const dtp_extent held = dtp_value_extent(p, v, axis, k);
+        has = dtp_extent_size(held) == d.size || dtp_extent_in(dtp_range_at(&d, &needed, k), held);
     }
     return has;
 }
@@ -143,7 +144,7 @@ static int64_t margin_elems(const dtp_program *p, dtp_value_id v, const dtp_copy
  */
 static int32_t shift_of(const dtp_instr *instr, int32_t k)
 {
-    return k < 1 || k > 2 ? 0 : instr->n_in == 2 ? instr->move.shift : k == 1 ? 1 : -1;
+    return k == 1 ? instr->move.shift : k == 2 ? instr->move.shift2 : 0;
 }
 
 /* Whether pieces and what was sent make up the range at every place. */
@@ -152,7 +153,7 @@ static bool fills(const dtp_program *p, const dtp_instr *instr, const dtp_split_
     bool full = true;
     for (int64_t k = 0; k < d->places && full; k++) {
         const dtp_extent wanted = dtp_range_at(d, instr->move.range, k);
-        int64_t have = dtp_extent_size(dtp_extent_common(wanted, dtp_shard_at(d, k)));
+        int64_t have = dtp_extent_size(dtp_margin_at(d, instr->move.range, k, 0));
         for (int32_t i = 1; i < instr->n_in; i++) {
             have += dtp_extent_size(dtp_margin_at(d, instr->move.range, k, shift_of(instr, i)));
         }
@@ -173,7 +174,7 @@ dtp_status dtp_check__range_copy(const dtp_program *p, const dtp_instr *instr, d
     const bool out = move->kind == DTP_COPY_RANGE_OUT;
     if (instr->n_out != 1 || instr->n_in < 1 || instr->n_in > (out ? 1 : 3) ||
         move->range == NULL || move->range->of < 1 || move->range->window.per < 1 ||
-        (move->shift != 1 && move->shift != -1)) {
+        move->shift == 0 || (move->shift2 != 0) != (instr->n_in == 3)) {
         return DTP_FAIL(err, DTP_INTERNAL, "a malformed copy of a range");
     }
     const dtp_value *from = &p->values[instr->in[0]], *to = &p->values[instr->out[0]];
@@ -181,7 +182,9 @@ dtp_status dtp_check__range_copy(const dtp_program *p, const dtp_instr *instr, d
                 range_of(from, move->axis).of == 0;
     if (fits) {
         const dtp_split_dim d = dtp_split_dim_of(&p->mesh, &from->layout, &from->type, move->axis);
-        fits = d.set == move->set && d.ascending && d.places > (out ? 1 : instr->n_in - 1);
+        fits = d.set == move->set && d.ascending && move->shift % d.places != 0 &&
+               (instr->n_in < 3 ||
+                (move->shift2 % d.places != 0 && (move->shift - move->shift2) % d.places != 0));
         if (fits && out) {
             fits = dtp_check__is_flat(to) && to->type.dtype == from->type.dtype &&
                    to->type.dims[0].size == margin_elems(p, instr->in[0], move, move->shift);
@@ -228,4 +231,33 @@ dtp_status dtp_check__range_permute(const dtp_program *p, int32_t start, dtp_err
     return fits ? DTP_OK
                 : DTP_FAIL(err, DTP_INTERNAL, "it does not lead from the pieces of '%s' to ranges",
                            p->values[a->in[0]].name);
+}
+
+dtp_status dtp_check__passed_on(const dtp_program *p, const dtp_instr *instr, dtp_err *err)
+{
+    const dtp_node *node = instr->node >= 0 ? &p->graph->nodes[instr->node] : NULL;
+    const dtp_value *from = &p->values[instr->in[0]], *to = &p->values[instr->out[0]];
+    dtp_call_types types;
+    bool fits = true;
+    if (node == NULL || (node->op->flags & DTP_OP_MOVES) == 0 || from->tensor != node->in[0] ||
+        to->tensor != node->out[0]) {
+        return DTP_OK;
+    }
+    const dtp_op_call call = dtp_node_call(p->graph, node, &types);
+    for (int32_t i = 0; i < from->type.rank && fits; i++) {
+        const dtp_split_dim d = dtp_split_dim_of(&p->mesh, &from->layout, &from->type, i);
+        const dtp_dim_role role = dtp_role_of(&call, from->type.dims[i].id);
+        const dtp_dim_window *window = dtp_role_window(&role, 0);
+        const bool along = (d.set & instr->coll.set) != 0;
+        const dtp_range range = {d.size, window != NULL ? *window : (dtp_dim_window){0}};
+        fits = !along || (window != NULL && d.set == instr->coll.set && d.ascending);
+        for (int64_t k = 0; k < d.places && fits && along; k++) {
+            const int64_t n = dtp_extent_size(dtp_margin_at(&d, &range, k, instr->coll.shift));
+            fits = n == dtp_extent_size(dtp_shard_at(&d, k)) &&
+                   n == dtp_extent_size(dtp_range_at(&d, &range, k));
+        }
+    }
+    return fits ? DTP_OK
+                : DTP_FAIL(err, DTP_INTERNAL, "it does not pass on what '%s' reads of '%s'",
+                           node->name, from->name);
 }

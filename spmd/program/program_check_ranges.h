@@ -23,4 +23,9 @@ dtp_status dtp_check__range_copy(const dtp_program *p, const dtp_instr *instr,
 dtp_status dtp_check__range_permute(const dtp_program *p, int32_t start,
                                     dtp_err *err) DTP_MUST_CHECK;
 
+/* A permute in the place of a node's kernel gives every place the piece that it reads. Those
+ * inside a decomposition are not looked at. */
+dtp_status dtp_check__passed_on(const dtp_program *p, const dtp_instr *instr,
+                                dtp_err *err) DTP_MUST_CHECK;
+
 #endif

@@ -448,7 +448,7 @@ static dtp_status check_coll(const dtp_program *p, int32_t index, int32_t k, dtp
     }
     if (c->kind == DTP_PERMUTE) {
         return permute_fits(p, instr)
-                   ? DTP_OK
+                   ? dtp_check__passed_on(p, instr, err)
                    : DTP_FAIL(err, DTP_INTERNAL, "'%s' does not become '%s' by passing shards on",
                               in->name, out->name);
     }

@@ -26,7 +26,7 @@ static uint64_t hash_range(uint64_t h, const dtp_range *r)
 {
     h = dtp_hash_i64(dtp_hash_i64(h, r->of), r->window.stride);
     h = dtp_hash_i64(dtp_hash_i64(h, r->window.per), r->window.before);
-    return dtp_hash_i64(h, r->window.after);
+    return dtp_hash_i64(dtp_hash_i64(h, r->window.after), r->window.cyclic);
 }
 
 static uint64_t hash_value(uint64_t h, const dtp_value *v)
@@ -83,7 +83,9 @@ static uint64_t hash_instr(uint64_t h, const dtp_instr *instr)
     default:
         h = dtp_hash_i64(dtp_hash_i64(dtp_hash_i64(h, m->kind), m->axis), m->set);
         h = dtp_hash_double(h, m->factor);
-        return m->range != NULL ? hash_range(dtp_hash_i64(h, m->shift), m->range) : h;
+        return m->range != NULL
+                   ? hash_range(dtp_hash_i64(dtp_hash_i64(h, m->shift), m->shift2), m->range)
+                   : h;
     }
 }
 

@@ -47,10 +47,10 @@ static void print_value(const dtp_program *p, dtp_value_id id, dtp_strbuf *out)
     for (int32_t i = 0; i < v->type.rank && v->ranges != NULL; i++) {
         const dtp_range *r = &v->ranges[i];
         if (r->of > 0) {
-            dtp_strbuf_addf(out,
-                            "{%s: %" PRId64 "/%" PRId64 "-%" PRId64 "+%" PRId64 " of %" PRId64 "}",
-                            dtp_dims_name(&p->dims, v->type.dims[i].id), r->window.stride,
-                            r->window.per, r->window.before, r->window.after, r->of);
+            dtp_strbuf_addf(
+                out, "{%s: %" PRId64 "/%" PRId64 "-%" PRId64 "+%" PRId64 "%s of %" PRId64 "}",
+                dtp_dims_name(&p->dims, v->type.dims[i].id), r->window.stride, r->window.per,
+                r->window.before, r->window.after, r->window.cyclic != 0 ? " cyclic" : "", r->of);
         }
     }
     dtp_strbuf_add(out, "[");
@@ -131,7 +131,11 @@ static void print_instr(const dtp_program *p, int32_t i, dtp_strbuf *out)
             dtp_strbuf_addf(out, " by %g", instr->move.factor);
         }
         if (instr->move.shift != 0) {
-            dtp_strbuf_addf(out, " (%+d)", instr->move.shift);
+            dtp_strbuf_addf(out, " (%+d", instr->move.shift);
+            if (instr->move.shift2 != 0) {
+                dtp_strbuf_addf(out, ", %+d", instr->move.shift2);
+            }
+            dtp_strbuf_add(out, ")");
         }
         break;
     }

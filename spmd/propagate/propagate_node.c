@@ -283,7 +283,7 @@ static dtp_status try_strategy(strategy_search *s, const dtp_strategy *strategy,
         dtp_layout_local_max(&l.out[i], s->d->mesh, &call->out[i], &local);
         rated.elems += (double)dtp_ttype_elems(&local);
     }
-    if (l.internal != 0 && (!s->found || compare(s, &rated, &s->best) < 0)) {
+    if ((l.internal | l.windows) != 0 && (!s->found || compare(s, &rated, &s->best) < 0)) {
         DTP_TRY(dtp_propagate__inner(d->pricer, d->options, d->mesh, strategy, &l, &inner, err));
         rated.brought.cost += inner;
     }

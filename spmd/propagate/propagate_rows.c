@@ -184,6 +184,12 @@ static int32_t contraction_class(const dtp_op_call *call, const dtp_sharding_rul
     return out ? (a && b ? 1 : a ? 3 : 4) : 2;
 }
 
+/* PyTorch makes a dim whole along which elements are moved. */
+static bool is_apart(const dtp_decision *d, const dtp_sharding_rule *row)
+{
+    return !row->internal && !(row->windows && (d->call->op->flags & DTP_OP_MOVES) != 0);
+}
+
 void dtp_propagate__torch_rows(const dtp_decision *d, const dtp_sharding_rules *rules,
                                dtp_row_lists *out)
 {
@@ -201,7 +207,7 @@ void dtp_propagate__torch_rows(const dtp_decision *d, const dtp_sharding_rules *
                 for (int32_t r = 0; r < rules->n; r++) {
                     const dtp_sharding_rule *row = &rules->rows[r];
                     if ((contraction ? contraction_class(d->call, row) : 0) == cls &&
-                        (internal || !row->internal) && (any_wanted(d) || !is_idle(d, row, m))) {
+                        (internal || is_apart(d, row)) && (any_wanted(d) || !is_idle(d, row, m))) {
                         add_row(out, m, r);
                     }
                 }
@@ -210,7 +216,7 @@ void dtp_propagate__torch_rows(const dtp_decision *d, const dtp_sharding_rules *
             const dtp_placement place = d->operands[operand].at->placement[m];
             for (int32_t r = 1; r < rules->n; r++) {
                 const dtp_sharding_rule *row = &rules->rows[r];
-                const bool same = place.kind == DTP_SHARD && !row->internal &&
+                const bool same = place.kind == DTP_SHARD && is_apart(d, row) &&
                                   row->in[operand].kind == DTP_SHARD &&
                                   row->in[operand].axis == place.axis;
                 if (same || (row->linear && place.kind != DTP_SHARD && !is_idle(d, row, m))) {

@@ -10,15 +10,16 @@ enum { EAGER_MAX_IN = 40 };
 typedef dtp_status (*eager_row_fn)(eager *e, const dtp_tensor *in, dtp_tensor *out, dtp_err *err);
 
 /* Which runs of rows are counted; values are compared in all. Ours never have more collectives than
- * PyTorch, forward nor backward. */
+ * PyTorch, forward nor backward, but where two permutes of margins take the place of a gather. */
 typedef enum eager_counted {
     EAGER_BOTH,    /* with `torch` exactly these counts, without not more */
+    EAGER_TORCH,   /* with `torch` exactly these counts, without any */
     EAGER_OWN,     /* without `torch` exactly these counts; with it the row is not run */
     EAGER_AT_MOST, /* without `torch` not more than these counts; with it any */
     EAGER_COMPARED /* without `torch` not more than with it */
 } eager_counted;
 
-/* Counts are all-reduce, all-gather, reduce-scatter, all-to-all. */
+/* Counts are all-reduce, all-gather, reduce-scatter, all-to-all, permute. */
 typedef struct eager_row {
     const char *id, *mesh;
     eager_row_fn fn;

@@ -51,6 +51,8 @@ FN(mul, dtp_tensor_mul(in[0], in[1], out, err))
 FN(embedding, dtp_tensor_embedding(in[0], in[1], out, err))
 FN(unbound, unbind(in[0], out, err))
 FN(slice8, dtp_tensor_slice(in[0], 1, 8, 16, out, err))
+FN(roll1, dtp_tensor_roll(in[0], 1, 1, out, err))
+FN(shift1, dtp_tensor_pad(in[0], 1, 1, -1, out, err))
 FN(stack0, dtp_tensor_stack(2, in, 0, out, err))
 FN(stack1, dtp_tensor_stack(2, in, 1, out, err))
 
@@ -252,19 +254,28 @@ static void test_counts__pointwise_and_indexing(void **unused)
         {"N20 whole", "x:4", embed_whole, {"16,22 S0!", "5,12 ids:16 R"}, "R", {1}, {0}, NULL},
         {"N20 3-D", "x:4", embed_whole, {"13,22 S0!", "6,7,6 ids:13 R"}, "R", {1}, {0}, NULL},
         {"N20 1-D", "x:4", embed_whole, {"15,14 S0!", "34 ids:15 R"}, "R", {1}, {0}, NULL},
-        {"N22",
-         "x:4",
-         slice8,
-         {"8,16 S1!"},
-         "R",
-         {0, 1},
-         {0},
-         "PyTorch has 1 backward; the gradient of a whole output is whole already"},
         {"N23", "x:4", unbound, {"4,8 S1!"}, "S0", {0}, {0}, NULL},
         {"N24 dim 0", "x:4", stack0, {"8,8 S1!", "8,8 S1!"}, "S2", {0}, {0}, NULL},
         {"N24 dim 1", "x:4", stack1, {"8,8 S1!", "8,8 S1!"}, "S2", {0}, {0}, NULL},
     };
     eager_check_rows(rows, sizeof rows / sizeof rows[0], EAGER_BOTH);
+}
+
+/* Of a dim along which elements move PyTorch gathers all, we send the margins: here what lies one
+ * and two ranks behind. */
+static void test_counts__elements_move_by_permutes(void **unused)
+{
+    (void)unused;
+    static const char *const why =
+        "PyTorch has 1 backward; the gradient of a whole output is whole already";
+    const eager_row torch = {"N22", "x:4", slice8, {"8,16 S1!"}, "R", {0, 1}, {0}, why};
+    static const eager_row own[] = {
+        {"N22", "x:4", slice8, {"8,16 S1!"}, "S1", {0, 0, 0, 0, 2}, {0, 0, 0, 0, 2}, NULL},
+        {"roll", "x:4", roll1, {"8,16 S1!"}, "S1", {0, 0, 0, 0, 1}, {0, 0, 0, 0, 1}, NULL},
+        {"pad", "x:4", shift1, {"8,16 S1!"}, "S1", {0, 0, 0, 0, 1}, {0, 0, 0, 0, 1}, NULL},
+    };
+    eager_check_rows(&torch, 1, EAGER_TORCH);
+    eager_check_rows(own, sizeof own / sizeof own[0], EAGER_OWN);
 }
 
 /* What is large moves in the lightest way, also when that takes more collectives. */
@@ -294,6 +305,7 @@ int main(void)
         cmocka_unit_test(test_counts__loss_parallel),
         cmocka_unit_test(test_counts__norms),
         cmocka_unit_test(test_counts__pointwise_and_indexing),
+        cmocka_unit_test(test_counts__elements_move_by_permutes),
         cmocka_unit_test(test_counts__large_operands_move_to_another_split),
     };
     return cmocka_run_group_tests(tests, dt_begin, dt_end);

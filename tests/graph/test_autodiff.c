@@ -118,6 +118,7 @@ static const grad_row DIFFERENTIABLE[] = {
     {{"relabel", NULL, "c=3 d=2"}, {"f32 a=2 b=3"}},
     {{"slice", "dim:dim=a int:start=1 int:stop=3", NULL}, {"f32 a=5 b=3"}},
     {{"pad", "dim:dim=a int:before=1 int:after=3", NULL}, {"f32 a=5 b=3"}},
+    {{"pad", "dim:dim=a int:before=2 int:after=-3", NULL}, {"f32 a=5 b=3"}},
     {{"concat", "dim:dim=a", NULL}, {"f32 a=5 b=3", "f32 a=1 b=3", "f32 a=2 b=3"}},
     {{"dropout", "float:rate=0.5", NULL}, {"f32 a=5 b=3"}},
     {{"softmax", "dims:over=b", NULL}, {"f32 a=2 b=3"}},

@@ -393,6 +393,25 @@ class Encoding(nn.Module):
         return loss, torch.cat((y[:, 1::3].repeat_interleave(2, 1), y.remainder(0.5), torch.var_mean(y, 1)[0][:, None]), 1)
 
 
+class Shifts(nn.Module):
+    """Elements that move along a dim: shifts in the ways that people write them, paddings, rolls, slices."""
+
+    def __init__(self, n=12):
+        super().__init__()
+        self.mix, self.later = nn.Parameter(torch.rand(n)), nn.ZeroPad2d((0, 0, 1, -1))
+        self.w = nn.Parameter(torch.randn(n, n) / n**0.5)
+
+    def forward(self, x):
+        y = x @ self.w
+        mixed = y * self.mix + self.later(y) * (1 - self.mix)
+        back = F.pad(y, (0, 0, -2, 2)) * F.pad(y[:, 2:], (0, 0, 0, 2))
+        rolled = y.roll(3, 1) * y.roll((-2, 1), (1, 2))
+        kept = (F.pad(y[:, :-3], (0, 0, 0, 1)), F.pad(y[:, 1:-1], (0, 0, 1, 1)), F.pad(y[..., :-1], (2, 0)),
+                F.pad(y, (1, -3, -1, 4)), F.pad(y[:, :-2], (0, 0, 2, 0), value=0.5), F.pad(y[:, -3:], (0, 0, 5, 0)))
+        loss = (mixed * back).mean() + (rolled * F.pad(y, (0, 0, 1, 0))[:, :-1]).mean() + sum((k * k).mean() for k in kept)
+        return (loss, mixed, back, rolled, *kept)
+
+
 class Pieces(nn.Module):
     """Views, pieces, repeats, statistics and elementwise ops that are several others, an output for each."""
 
@@ -605,7 +624,7 @@ def clean(archive, name, tests):
     return out.getvalue()
 
 
-GRADIENTS = ("chunks", "resized", "convs", "pyramid", "tables", "writes", "scores", "losses", "pairs", "indices", "routed", "rows")
+GRADIENTS = ("shifts", "chunks", "resized", "convs", "pyramid", "tables", "writes", "scores", "losses", "pairs", "indices", "routed", "rows")
 DYNAMIC = {"sizes": {"x": {0: torch.export.Dim("rows", min=2), 1: torch.export.Dim("length", min=4, max=64)}}}
 
 
@@ -642,6 +661,7 @@ def main(folder, *names):
         ("stem", Stem, lambda: {"pixels": torch.randn(4, 3, 16, 16)}),
         ("experts", Experts, lambda: {"x": torch.randn(4, 6, 16)}),
         ("pieces", Pieces, lambda: {n: torch.randn(4, 6, 8) for n in "xyz"}),
+        ("shifts", Shifts, lambda: {"x": torch.randn(4, 8, 12)}),
         ("encoding", Encoding, lambda: {"x": torch.rand(8, 24), "noise": torch.randn(8, 8), "target": torch.rand(8, 24)}),
         ("labels", Labels, lambda: {"x": torch.randn(4, 6, 8), "at": torch.randint(0, 6, (4, 2)), **{
             n: torch.where(torch.rand(4, 6) < 0.4, -100, torch.randint(0, 11, (4, 6)))

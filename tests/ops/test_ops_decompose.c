@@ -155,7 +155,7 @@ static int32_t count_rolls(const dtp_graph *g)
 {
     int32_t n = 0;
     for (int32_t i = 0; i < g->n_nodes; i++) {
-        n += g->nodes[i].op->rotates != NULL ? 1 : 0;
+        n += strcmp(g->nodes[i].op->name, "roll") == 0 ? 1 : 0;
     }
     return n;
 }

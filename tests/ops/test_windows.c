@@ -1,7 +1,8 @@
-/* Ops that read operands by windows, split over one and two of their spatial dims: random strides,
- * kernels, dilations, paddings, groups and sizes (uneven and empty pieces, margins wider than a
- * piece), on 2, 3, 4, 2 x 2 and 2 x 3 ranks in either order of the splits, beside the unsharded op.
- * What is sent is counted by another formula: the permutes, and the elements of the margins.
+/* Ops that read operands by windows, split over one and two of their dims: convolutions and pools
+ * of random strides, kernels, dilations, paddings, groups; slices, paddings, shifts and rolls along
+ * a dim; random sizes (uneven and empty pieces, margins wider than a piece), on 2, 3, 4, 2 x 2 and
+ * 2 x 3 ranks in either order of the splits, beside the unsharded op. What is sent is counted by
+ * another formula: the permutes, and the elements of the margins.
  * Usage: test_windows [seed]
  */
 #include <setjmp.h>
@@ -18,7 +19,7 @@
 #include "executor/rule_verify/rule_subject.h"
 #include "tests/support/quarter.h"
 
-enum { CASES = 240, AXES = 2, TEXT = 96, MAX_SIZE = 17 };
+enum { CASES = 360, AXES = 2, TEXT = 96, MAX_SIZE = 17, MAX_PLACES = 8 };
 
 static uint64_t seed = 20261130;
 
@@ -34,7 +35,19 @@ typedef struct axis {
     bool same;
 } axis;
 
-typedef enum kind { CONV, TRANSPOSE, WEIGHT, POOL, POOL_GRAD, N_KINDS } kind;
+/* A shift is a pad that takes away on one side what it adds on the other. */
+typedef enum kind {
+    CONV,
+    TRANSPOSE,
+    WEIGHT,
+    POOL,
+    POOL_GRAD,
+    SLICE,
+    PAD,
+    SHIFT,
+    ROLL,
+    N_KINDS
+} kind;
 
 typedef struct window_case {
     kind kind;
@@ -141,11 +154,49 @@ static void write_case(window_case *c)
                             .attrs = c->attrs};
 }
 
+/* Elements move along h; w is a dim as any other. */
+static void random_move(window_case *c, uint64_t *state)
+{
+    axis *h = &c->axis[0];
+    const char *op = c->kind == SLICE ? "slice" : c->kind == ROLL ? "roll" : "pad";
+    for (int32_t i = 0; i < c->n; i++) {
+        c->axis[i].in = c->axis[i].places = pick(state, 1, MAX_SIZE);
+    }
+    switch (c->kind) {
+    case SLICE:
+        h->before = -pick(state, 0, h->in - 1);
+        h->places = pick(state, 1, h->in + h->before);
+        h->after = h->places - h->in - h->before;
+        break;
+    case PAD:
+        h->before = pick(state, -(h->in - 1) / 2, MAX_SIZE);
+        h->after = pick(state, -(h->in - 1) / 2, MAX_SIZE);
+        h->places = h->in + h->before + h->after;
+        break;
+    default:
+        h->before = pick(state, -2 * MAX_SIZE, 2 * MAX_SIZE);
+        h->after = -h->before;
+    }
+    add_dims(c->in[0], "c=3", c, 'x');
+    add_dims(c->out, "c=3", c, 'y');
+    (void)snprintf(c->attrs, sizeof c->attrs,
+                   c->kind == SLICE  ? "dim=h; start=%lld; stop=%lld"
+                   : c->kind == ROLL ? "dim=h; shift=%lld"
+                                     : "dim=h; before=%lld; after=%lld",
+                   (long long)(c->kind == SLICE ? -h->before : h->before),
+                   (long long)(c->kind == SLICE ? h->places - h->before : h->after));
+    c->text = (dtp_op_case){.op = op, .in = {c->in[0]}, .out = c->out, .attrs = c->attrs};
+}
+
 static void random_case(window_case *c, uint64_t *state)
 {
     *c = (window_case){.kind = (kind)pick(state, 0, N_KINDS - 1),
                        .n = (int32_t)pick(state, 1, AXES),
                        .max = pick(state, 0, 1) == 1};
+    if (c->kind >= SLICE) {
+        random_move(c, state);
+        return;
+    }
     c->grouped = c->kind < POOL && pick(state, 0, 2) == 0;
     const bool same = pick(state, 0, 3) == 0;
     for (int32_t i = 0; i < c->n; i++) {
@@ -166,12 +217,6 @@ static void chunk(int64_t size, int64_t n, int64_t k, int64_t e[2])
     e[1] = e[0] + each < size ? e[0] + each : size;
 }
 
-static int64_t overlap(const int64_t a[2], const int64_t b[2])
-{
-    const int64_t from = a[0] > b[0] ? a[0] : b[0], to = a[1] < b[1] ? a[1] : b[1];
-    return to > from ? to - from : 0;
-}
-
 static int64_t within(int64_t at, int64_t size)
 {
     return at < 0 ? 0 : at < size ? at : size;
@@ -179,7 +224,7 @@ static int64_t within(int64_t at, int64_t size)
 
 /* The range of an operand's axis that the op reads for the piece [e0, e1) of its base: of x from
  * where the first window begins to where the last one ends, of places those whose windows meet the
- * piece. */
+ * piece. That of a roll may begin before the first element. */
 static void reads(const window_case *c, int32_t operand, const axis *a, const int64_t e[2],
                   int64_t out[2])
 {
@@ -188,7 +233,11 @@ static void reads(const window_case *c, int32_t operand, const axis *a, const in
     if (e[0] >= e[1]) {
         return;
     }
-    if (c->kind == POOL_GRAD && operand == 0) {
+    if (c->kind >= SLICE) {
+        const int64_t by = a == &c->axis[0] ? a->before : 0;
+        out[0] = c->kind == ROLL ? e[0] - by : within(e[0] - by, a->in);
+        out[1] = c->kind == ROLL ? e[1] - by : within(e[1] - by, a->in);
+    } else if (c->kind == POOL_GRAD && operand == 0) {
         out[0] = within(e[0] - reach, a->in);
         out[1] = within(e[1] + reach, a->in);
     } else if (c->kind == TRANSPOSE || c->kind == POOL_GRAD) {
@@ -205,10 +254,11 @@ static void reads(const window_case *c, int32_t operand, const axis *a, const in
     }
 }
 
-/* Of one axis over n ranks: elements that come from the ranks before and behind; extents. */
+/* Of one axis over n ranks: the most elements that a rank gets from the rank so many before it, and
+ * how many such distances there are; extents. */
 typedef struct traffic {
-    bool there, neighbours;
-    int64_t most[2], piece, range;
+    int32_t n;
+    int64_t most[MAX_PLACES], piece, range;
 } traffic;
 
 static traffic traffic_of(const window_case *c, int32_t operand, const axis *a, int64_t n)
@@ -216,24 +266,25 @@ static traffic traffic_of(const window_case *c, int32_t operand, const axis *a, 
     const bool of_places = c->kind == TRANSPOSE || (c->kind == POOL_GRAD && operand == 1);
     const bool base_is_x = c->kind == TRANSPOSE || c->kind == POOL_GRAD;
     const int64_t size = of_places ? a->places : a->in, base = base_is_x ? a->in : a->places;
-    traffic t = {.there = true, .neighbours = true};
+    traffic t = {0};
     for (int64_t k = 0; k < n; k++) {
-        int64_t e[2], range[2], own[2], other[2];
+        int64_t e[2], range[2], own[2], from[MAX_PLACES] = {0};
         chunk(base, n, k, e);
         reads(c, operand, a, e, range);
-        chunk(size, n, k, own);
-        const int64_t wanted = range[1] - range[0];
-        int64_t have = overlap(range, own);
-        t.there = t.there && have == wanted;
-        for (int64_t side = 0; side < (n == 2 ? 1 : 2); side++) {
-            chunk(size, n, (k + n - 1 + 2 * side) % n, other);
-            const int64_t from = overlap(range, other);
-            t.most[side] = from > t.most[side] ? from : t.most[side];
-            have += from;
+        for (int64_t i = range[0]; i < range[1]; i++) {
+            int64_t owner = -1;
+            do {
+                chunk(size, n, ++owner, own);
+            } while ((i % size + size) % size < own[0] || (i % size + size) % size >= own[1]);
+            from[(k - owner + n) % n]++;
         }
-        t.neighbours = t.neighbours && have == wanted;
+        for (int64_t by = 1; by < n; by++) {
+            t.n += t.most[by] == 0 && from[by] > 0 ? 1 : 0;
+            t.most[by] = from[by] > t.most[by] ? from[by] : t.most[by];
+        }
+        chunk(size, n, k, own);
         t.piece = own[1] - own[0] > t.piece ? own[1] - own[0] : t.piece;
-        t.range = wanted > t.range ? wanted : t.range;
+        t.range = range[1] - range[0] > t.range ? range[1] - range[0] : t.range;
     }
     return t;
 }
@@ -243,7 +294,7 @@ typedef struct sent {
     int64_t elems; /* by permutes */
 } sent;
 
-/* `parts`: by axis, the ranks that split it; 1: none. */
+/* `parts`: by axis, the ranks that split it; 1: none. Two permutes bring a range, else a gather. */
 static sent expected(const window_case *c, const int64_t parts[AXES])
 {
     sent s = {0};
@@ -253,18 +304,16 @@ static sent expected(const window_case *c, const int64_t parts[AXES])
         int64_t rest = c->kind >= POOL ? 3 : c->kind == TRANSPOSE ? 2 : c->grouped ? 4 : 3;
         for (int32_t i = 0; i < c->n; i++) {
             t[i] = traffic_of(c, operand, &c->axis[i], parts[i]);
-            gathers = gathers || (parts[i] > 1 && !t[i].there && !t[i].neighbours);
+            gathers = gathers || t[i].n > 2;
             rest *= t[i].piece;
         }
         s.gathers += gathers ? 1 : 0;
         for (int32_t i = 0; i < c->n; i++) {
-            for (int32_t side = 0; side < 2 && !t[i].there && t[i].neighbours; side++) {
-                s.permutes += t[i].most[side] > 0 ? 1 : 0;
-                s.elems += rest / t[i].piece * t[i].most[side];
+            s.permutes += t[i].n <= 2 ? t[i].n : 0;
+            for (int64_t by = 1; by < parts[i] && t[i].n <= 2; by++) {
+                s.elems += rest / t[i].piece * t[i].most[by];
             }
-            if (!t[i].there && parts[i] > 1) {
-                rest = rest / t[i].piece * t[i].range;
-            }
+            rest = t[i].n > 0 ? rest / t[i].piece * t[i].range : rest;
         }
     }
     return s;
@@ -298,7 +347,9 @@ static int32_t row_of(const dtp_graph *g, const char *dim)
     dtp_op_call call = dtp_node_call(g, &g->nodes[0], &types);
     dtp_sharding_rules_of(&call, true, &rules);
     for (int32_t r = 1; r < rules.n; r++) {
-        if (rules.rows[r].windows && strcmp(dtp_dims_name(&g->dims, rules.rows[r].dim), dim) == 0) {
+        if (!rules.rows[r].internal && rules.rows[r].dim >= 0 &&
+            (rules.rows[r].windows || (call.op->flags & DTP_OP_MOVES) != 0) &&
+            strcmp(dtp_dims_name(&g->dims, rules.rows[r].dim), dim) == 0) {
             return r;
         }
     }
@@ -563,12 +614,77 @@ static void test_windows__wrong_programs_are_refused(void **state)
     dtp_rule_subject_free(&s);
 }
 
+/* ---- rolls ---- */
+
+static void not_cyclic(dtp_program *p)
+{
+    other_ranges(p)->window.cyclic = 0;
+}
+
+static void of_two_permutes(dtp_program *p)
+{
+    find(p, DTP_INSTR_COPY, DTP_COPY_RANGE_IN)->move.shift2 = -1;
+}
+
+static void from_itself(dtp_program *p)
+{
+    find(p, DTP_INSTR_COPY, DTP_COPY_RANGE_OUT)->move.shift = 4;
+}
+
+/* By whole pieces, and not; what is spoiled then. */
+static void test_windows__rolls(void **state)
+{
+    static const struct {
+        const char *attrs;
+        int32_t kernels, copies, permutes;
+        void (*spoil[5])(dtp_program *p);
+    } ROLLS[] = {{"dim=h; shift=20", 0, 0, 1, {sent_the_other_way, NULL}},
+                 {"dim=h; shift=-8", 0, 0, 1, {NULL}},
+                 {"dim=h; shift=16", 1, 0, 0, {NULL}},
+                 {"dim=h; shift=3",
+                  1,
+                  2,
+                  1,
+                  {not_cyclic, of_two_permutes, from_itself, sent_the_other_way, NULL}},
+                 {"dim=h; shift=-5", 1, 3, 2, {not_cyclic, of_one_side_alone, sent_less, NULL}}};
+    dtp_rule_target target;
+    (void)state;
+    assert_int_equal(dtp_rule_target_init(&target, "ref", NULL, seed, NULL), DTP_OK);
+    for (size_t i = 0; i < sizeof ROLLS / sizeof ROLLS[0]; i++) {
+        const dtp_op_case c = {.op = "roll", .attrs = ROLLS[i].attrs, .in = {"c=2,h=16,w=5"}};
+        dtp_rule_subject s;
+        bool applies;
+        int32_t n[4] = {0};
+        assert_int_equal(dtp_rule_subject_create(&c, NULL, false, &target, &s, &applies, NULL),
+                         DTP_OK);
+        dtp_program *p = lower_rows(&s);
+        for (int32_t k = 0; k < p->n_instrs; k++) {
+            n[p->instrs[k].kind]++;
+        }
+        assert_int_equal(n[DTP_INSTR_KERNEL], ROLLS[i].kernels);
+        assert_int_equal(n[DTP_INSTR_COPY], ROLLS[i].copies);
+        assert_int_equal(n[DTP_INSTR_START], ROLLS[i].permutes);
+        dtp_program_destroy(p);
+        for (int32_t k = 0; ROLLS[i].spoil[k] != NULL; k++) {
+            p = lower_rows(&s);
+            const uint64_t hash = dtp_program_hash(p);
+            ROLLS[i].spoil[k](p);
+            if (dtp_program_check(p, NULL) == DTP_OK || dtp_program_hash(p) == hash) {
+                fail_msg("roll, %s: a wrong program, %d, is taken", ROLLS[i].attrs, k);
+            }
+            dtp_program_destroy(p);
+        }
+        dtp_rule_subject_free(&s);
+    }
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_windows__split_ops_equal_whole_ones),
         cmocka_unit_test(test_windows__hold_on_cpu),
         cmocka_unit_test(test_windows__wrong_programs_are_refused),
+        cmocka_unit_test(test_windows__rolls),
     };
     if (argc > 1) {
         seed = strtoull(argv[1], NULL, 10);

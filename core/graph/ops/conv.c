@@ -71,12 +71,12 @@ static int64_t reach_of(const dtp_conv_axis *a)
 
 dtp_dim_window dtp_window_of_x(const dtp_conv_axis *a)
 {
-    return (dtp_dim_window){a->stride, 1, a->before, reach_of(a) - a->before};
+    return (dtp_dim_window){a->stride, 1, a->before, reach_of(a) - a->before, 0};
 }
 
 dtp_dim_window dtp_window_of_places(const dtp_conv_axis *a)
 {
-    return (dtp_dim_window){1, a->stride, reach_of(a) - a->before, a->before};
+    return (dtp_dim_window){1, a->stride, reach_of(a) - a->before, a->before, 0};
 }
 
 int64_t dtp_window_before(const dtp_conv_axis *a, const dtp_view *x, const dtp_view *places)

@@ -129,7 +129,7 @@ static dtp_dim_role role_pool(const dtp_op_call *call, dtp_dim_id d)
         const dtp_conv_axis *a = &f.axis[i];
         const int64_t reach = (a->size - 1) * a->dilation;
         if (a->spatial == d && call->n_in == 2) {
-            role.window[0] = (dtp_dim_window){1, 1, reach, reach};
+            role.window[0] = (dtp_dim_window){1, 1, reach, reach, 0};
             role.window[1] = dtp_window_of_places(a);
         } else if (a->spatial == d) {
             role.window[0] = dtp_window_of_x(a);

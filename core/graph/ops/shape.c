@@ -1,6 +1,7 @@
 /* Ops that move elements of every type as they are: permute and stack; slice, pad and concat,
  * which give one dim name several sizes; relabel, a row-major reshape to other dim names; roll and
  * reorder:
+ *   pad      y[i + before] = x[i], as far as y has it; else 0
  *   roll     y[(i + shift) mod n] = x[i]
  *   reorder  into the zigzag order over `chunks` (core/graph/ops/sequence.h), or out of it
  */
@@ -91,15 +92,22 @@ static dtp_status infer_slice(const dtp_op_call *call, bool has_out, dtp_ttype *
 static dtp_status infer_pad(const dtp_op_call *call, bool has_out, dtp_ttype *out, dtp_err *err)
 {
     const int64_t before = dtp_call_int(call, "before"), after = dtp_call_int(call, "after");
+    const int64_t most = INT64_MAX / 4;
     int32_t axis;
     DTP_TRY(dtp_op__axis(call, "dim", &axis, err));
     dtp_ttype want = call->in[0];
-    if (before < 0 || after < 0 || before > INT64_MAX / 4 || after > INT64_MAX / 4 ||
-        want.dims[axis].size > INT64_MAX / 4) {
+    dtp_tdim *dim = &want.dims[axis];
+    if (before < -most || after < -most || before > most || after > most || dim->size > most) {
         return DTP_FAIL(err, DTP_INVALID, "padding of %lld and %lld does not fit",
                         (long long)before, (long long)after);
     }
-    want.dims[axis].size += before + after;
+    if (dim->size + before + after < 1) {
+        return DTP_FAIL(err, DTP_INVALID,
+                        "padding of %lld and %lld leaves nothing of dim '%s' of size %lld",
+                        (long long)before, (long long)after, dtp_dims_name(call->dims, dim->id),
+                        (long long)dim->size);
+    }
+    dim->size += before + after;
     return dtp_op__set_out(call, has_out, &want, out, err);
 }
 
@@ -132,6 +140,32 @@ static dtp_status infer_concat(const dtp_op_call *call, bool has_out, dtp_ttype 
     return dtp_op__set_out(call, has_out, &want, out, err);
 }
 
+/* Elements of dim "dim" moved on by `by`. */
+static dtp_dim_role moved(const dtp_op_call *call, dtp_dim_id d, int64_t by, bool cyclic)
+{
+    dtp_dim_role role = {.role = DTP_ROLE_PARALLEL, .op = DTP_REDUCE_SUM};
+    if (d == dtp_call_dim(call, "dim")) {
+        role.window[0] = (dtp_dim_window){1, 1, by, -by, cyclic ? 1 : 0};
+    }
+    return role;
+}
+
+static dtp_dim_role role_slice(const dtp_op_call *call, dtp_dim_id d)
+{
+    return moved(call, d, -dtp_call_int(call, "start"), false);
+}
+
+static dtp_dim_role role_pad(const dtp_op_call *call, dtp_dim_id d)
+{
+    return moved(call, d, dtp_call_int(call, "before"), false);
+}
+
+static dtp_dim_role role_roll(const dtp_op_call *call, dtp_dim_id d)
+{
+    const int64_t n = dtp_ttype_size(&call->in[0], dtp_call_dim(call, "dim"));
+    return moved(call, d, n > 0 ? dtp_call_int(call, "shift") % n : 0, true);
+}
+
 /* Only what the output holds is read. */
 static void work_slice(const dtp_op_call *call, dtp_work *out)
 {
@@ -161,9 +195,17 @@ static dtp_status emit_slice(dtp_vjp *v, int64_t start, int32_t operand, dtp_err
                         &v->d_in[operand], err);
 }
 
+/* What the operand has of dy: a slice, or, where elements were left out, with zeros in their place.
+ */
 static dtp_status vjp_pad(dtp_vjp *v, dtp_err *err)
 {
-    return emit_slice(v, dtp_vjp_attr(v, "before")->i, 0, err);
+    const int64_t before = dtp_vjp_attr(v, "before")->i, after = dtp_vjp_attr(v, "after")->i;
+    const dtp_attr attrs[] = {*dtp_vjp_attr(v, "dim"), dtp_attr_int("before", -before),
+                              dtp_attr_int("after", -after)};
+    return before < 0 || after < 0
+               ? dtp_vjp_emit(v, &(dtp_vjp_op){"pad", 1, &v->d_out[0], 3, attrs}, v->in[0],
+                              &v->d_in[0], err)
+               : emit_slice(v, before, 0, err);
 }
 
 static dtp_status vjp_concat(dtp_vjp *v, dtp_err *err)
@@ -296,26 +338,6 @@ static dtp_status infer_reorder(const dtp_op_call *call, bool has_out, dtp_ttype
     return dtp_op__set_out(call, has_out, &call->in[0], out, err);
 }
 
-static dtp_dim_role role_roll(const dtp_op_call *call, dtp_dim_id d)
-{
-    const bool along = d == dtp_call_dim(call, "dim");
-    return (dtp_dim_role){.role = along ? DTP_ROLE_INTERNAL : DTP_ROLE_PARALLEL,
-                          .op = DTP_REDUCE_SUM};
-}
-
-/* A shift by whole pieces. */
-static bool rotates(const dtp_op_call *call, int64_t parts, int64_t *step)
-{
-    const dtp_ttype *x = &call->in[0];
-    const int64_t n = dtp_ttype_size(x, dtp_call_dim(call, "dim"));
-    const int64_t shift = (dtp_call_int(call, "shift") % n + n) % n;
-    if (n % parts != 0 || shift % (n / parts) != 0) {
-        return false;
-    }
-    *step = shift / (n / parts);
-    return true;
-}
-
 static const dtp_attr_spec ROLL_ATTRS[] = {
     {.key = "dim", .kind = DTP_ATTR_DIM, .required = true},
     {.key = "shift", .kind = DTP_ATTR_INT, .required = true, .min = -9e15, .max = 9e15},
@@ -329,6 +351,7 @@ static const dtp_attr_spec REORDER_ATTRS[] = {
 #define MOVE(op, text, most, traits)                                                               \
     DTP_ROW(op, text, 1, most, 1), .flags = DTP_OP_ANY_DTYPE | DTP_OP_MOVES | (traits),            \
                                    .f32_error = DTP_EXACT
+#define MOVED(op, text, attributes) MOVE(op, text, 1, 0), .attrs = (attributes)
 #define ALONG(op, text, most, attributes)                                                          \
     MOVE(op, text, most, 0), .attrs = (attributes), .role = dtp_op__role_along
 
@@ -339,12 +362,12 @@ const dtp_op_def dtp_ops_shape[] = {
     {ALONG("stack", "operands of one shape along a new dim", DTP_MAX_OP_IN, DIM_ATTRS),
      .infer = infer_stack, .linear = DTP_LINEAR_JOINT, .elem_flops = 1.0, .vjp = vjp_stack,
      .bench = {"rc rc | dim=_stat"}},
-    {ALONG("slice", "elements [start, stop) of a dim", 1, SLICE_ATTRS), .infer = infer_slice,
-     .linear = DTP_LINEAR_EACH, .work = work_slice, .vjp = vjp_slice,
+    {MOVED("slice", "elements [start, stop) of a dim", SLICE_ATTRS), .infer = infer_slice,
+     .role = role_slice, .linear = DTP_LINEAR_EACH, .work = work_slice, .vjp = vjp_slice,
      .bench = {"rc | dim=r start=0 stop=@u"}, .mtf_class = "SliceOperation"},
-    {ALONG("pad", "zeros before and after", 1, PAD_ATTRS), .infer = infer_pad,
-     .linear = DTP_LINEAR_EACH, .work = work_slice, .vjp = vjp_pad,
-     .bench = {"rc | dim=r before=0 after=@u"}, .mtf_class = "PadOperation"},
+    {MOVED("pad", "zeros before and after; fewer elements where negative", PAD_ATTRS),
+     .infer = infer_pad, .role = role_pad, .linear = DTP_LINEAR_EACH, .work = work_slice,
+     .vjp = vjp_pad, .bench = {"rc | dim=r before=0 after=@u"}, .mtf_class = "PadOperation"},
     {ALONG("concat", "operands one after another along a dim", DTP_MAX_OP_IN, DIM_ATTRS),
      .infer = infer_concat, .linear = DTP_LINEAR_JOINT, .work = work_slice, .vjp = vjp_concat,
      .bench = {"rc rc | dim=r"}, .mtf_class = "ConcatOperation"},
@@ -352,10 +375,10 @@ const dtp_op_def dtp_ops_shape[] = {
           DTP_OP_RELABEL | DTP_OP_RENAMES),
      .infer = infer_relabel, .rules = rules_relabel, .linear = DTP_LINEAR_EACH, .work = work_move,
      .vjp = dtp_op__self_grad, .inplace_in = {1}, .mtf_class = "ReshapeOperation"},
-    {MOVE("roll", "elements of a dim moved on by `shift`, those beyond the end to its start", 1, 0),
-     .attrs = ROLL_ATTRS, .infer = infer_roll, .role = role_roll, .linear = DTP_LINEAR_EACH,
-     .work = work_move, .vjp = dtp_op__self_grad, .rotates = rotates,
-     .bench = {"rc | dim=r shift=1"}},
+    {MOVED("roll", "elements of a dim moved on by `shift`, those beyond the end to its start",
+           ROLL_ATTRS),
+     .infer = infer_roll, .role = role_roll, .linear = DTP_LINEAR_EACH, .work = work_slice,
+     .vjp = dtp_op__self_grad, .bench = {"rc | dim=r shift=1"}},
     {ALONG("reorder", "a sequence in zigzag order, or back", 1, REORDER_ATTRS),
      .infer = infer_reorder, .linear = DTP_LINEAR_EACH, .work = work_move, .vjp = dtp_op__self_grad,
      .bench = {"rc | dim=c chunks=2"}},

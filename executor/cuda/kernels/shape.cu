@@ -48,45 +48,49 @@ cudaError_t dtp_cuda_iota(cudaStream_t queue, int64_t n, int64_t inner, int64_t 
 }
 
 template <class T>
-static __global__ void pad_kernel(int64_t n, int64_t to, int64_t before, int64_t from, T *out,
-                                  const T *x)
+static __global__ void pad_kernel(int64_t n, dtp_cuda_pad_rows rows, T *out, const T *x)
 {
     for (int64_t i = dtp_thread(); i < n; i += dtp_threads()) {
-        const int64_t at = i % to - before;
+        const int64_t at = i % rows.to - rows.before;
         T value = {};
-        if (at >= 0 && at < from) {
-            value = x[i / to * from + at];
+        if (at >= 0 && at < rows.n) {
+            value = x[i / rows.to * rows.from + rows.skip + at];
         }
         out[i] = value;
     }
 }
 
 template <class T>
-static cudaError_t pad(cudaStream_t queue, int64_t total, int64_t to, int64_t before, int64_t from,
-                       void *out, const void *x)
+static cudaError_t pad(cudaStream_t queue, int64_t total, dtp_cuda_pad_rows rows, void *out,
+                       const void *x)
 {
     const int64_t bytes = (int64_t)sizeof(T);
+    rows.to /= bytes;
+    rows.from /= bytes;
+    rows.before /= bytes;
+    rows.skip /= bytes;
+    rows.n /= bytes;
     return dtp_launch(pad_kernel<T>, dtp_grid(total / bytes, DTP_CUDA_BLOCK, 1), DTP_CUDA_BLOCK, 0,
-                      queue, total / bytes, to / bytes, before / bytes, from / bytes, (T *)out,
-                      (const T *)x);
+                      queue, total / bytes, rows, (T *)out, (const T *)x);
 }
 
-cudaError_t dtp_cuda_pad(cudaStream_t queue, int64_t total, int64_t to, int64_t before,
-                         int64_t from, int32_t elem_bytes, void *out, const void *x)
+cudaError_t dtp_cuda_pad(cudaStream_t queue, int64_t total, const dtp_cuda_pad_rows *rows,
+                         int32_t elem_bytes, void *out, const void *x)
 {
-    const uint64_t all =
-        (uint64_t)to | (uint64_t)before | (uint64_t)from | (uintptr_t)out | (uintptr_t)x | 16u;
+    const uint64_t all = (uint64_t)rows->to | (uint64_t)rows->from | (uint64_t)rows->before |
+                         (uint64_t)rows->skip | (uint64_t)rows->n | (uintptr_t)out | (uintptr_t)x |
+                         16u;
     const int64_t word = (int64_t)(all & (~all + 1u)); /* the largest power of 2 in all of them */
     switch (word < elem_bytes ? elem_bytes : word) {
     case 1:
-        return pad<uint8_t>(queue, total, to, before, from, out, x);
+        return pad<uint8_t>(queue, total, *rows, out, x);
     case 2:
-        return pad<uint16_t>(queue, total, to, before, from, out, x);
+        return pad<uint16_t>(queue, total, *rows, out, x);
     case 4:
-        return pad<uint32_t>(queue, total, to, before, from, out, x);
+        return pad<uint32_t>(queue, total, *rows, out, x);
     case 8:
-        return pad<uint64_t>(queue, total, to, before, from, out, x);
+        return pad<uint64_t>(queue, total, *rows, out, x);
     default:
-        return pad<uint4>(queue, total, to, before, from, out, x);
+        return pad<uint4>(queue, total, *rows, out, x);
     }
 }

@@ -49,9 +49,27 @@ dtp_status dtp_copies_relabel(const dtp_kernel_args *args, dtp_copy_fn fn, dtp_e
 
 dtp_status dtp_copies_slice(const dtp_kernel_args *args, dtp_copy_fn fn, dtp_err *err)
 {
-    const int64_t stride = dtp_view_stride(&args->in[0], dtp_call_dim(args->call, "dim"));
-    return copy(args, fn, &args->out[0], 0, &args->in[0],
-                stride * dtp_call_int(args->call, "start"), err);
+    const dtp_dim_id dim = dtp_call_dim(args->call, "dim");
+    const dtp_view *x = &args->in[0], *y = &args->out[0];
+    const int64_t first = dtp_view_offset(y, dim) + dtp_call_int(args->call, "start");
+    if (dtp_ttype_elems(&y->local) == 0) {
+        return DTP_OK;
+    }
+    return copy(args, fn, y, 0, x, dtp_view_stride(x, dim) * (first - dtp_view_offset(x, dim)),
+                err);
+}
+
+/* Global element i of x is element i + before of y. */
+dtp_pad_form dtp_pad_form_here(const dtp_kernel_args *args)
+{
+    const dtp_dim_id dim = dtp_call_dim(args->call, "dim");
+    const dtp_view *x = &args->in[0], *y = &args->out[0];
+    const int64_t at =
+        dtp_view_offset(x, dim) + dtp_call_int(args->call, "before") - dtp_view_offset(y, dim);
+    const int64_t end = at + dtp_ttype_size(&x->local, dim), size = dtp_ttype_size(&y->local, dim);
+    dtp_pad_form f = {.to = at > 0 ? at : 0, .from = at < 0 ? -at : 0};
+    f.n = (end < size ? end : size) - f.to;
+    return f.n > 0 ? f : (dtp_pad_form){0};
 }
 
 dtp_status dtp_copies_concat(const dtp_kernel_args *args, dtp_copy_fn fn, dtp_err *err)
@@ -66,7 +84,7 @@ dtp_status dtp_copies_concat(const dtp_kernel_args *args, dtp_copy_fn fn, dtp_er
 }
 
 /* Runs of n elements of dim "dim": run i of `runs` goes from `from` + i * from_step to `to` + i *
- * to_step. Operand and result have the same shape. */
+ * to_step. Operand and result have the same sizes but of that dim. */
 typedef struct along_runs {
     int64_t runs, n, from, from_step, to, to_step;
 } along_runs;
@@ -77,11 +95,12 @@ static dtp_status copy_runs(const dtp_kernel_args *args, dtp_copy_fn fn, const a
     const dtp_ttype *x = &args->in[0].local;
     const dtp_dim_id dim = dtp_call_dim(args->call, "dim");
     const int64_t inner = dtp_view_stride(&args->in[0], dim), row = dtp_ttype_size(x, dim) * inner;
+    const int64_t out_row = dtp_ttype_size(&args->out[0].local, dim) * inner;
     const int64_t bytes = dtp_dtype_bytes(x->dtype);
     const dtp_bound_copy c = {
         .n = 3,
         .sizes = {row > 0 ? dtp_ttype_elems(x) / row : 0, r->runs, r->n * inner},
-        .strides = {{row, r->to_step * inner, 1}, {row, r->from_step * inner, 1}},
+        .strides = {{out_row, r->to_step * inner, 1}, {row, r->from_step * inner, 1}},
         .elem_bytes = bytes,
         .y = (char *)args->out[0].data + r->to * inner * bytes,
         .x = (const char *)args->in[0].data + r->from * inner * bytes};
@@ -90,11 +109,20 @@ static dtp_status copy_runs(const dtp_kernel_args *args, dtp_copy_fn fn, const a
 
 dtp_status dtp_copies_roll(const dtp_kernel_args *args, dtp_copy_fn fn, dtp_err *err)
 {
-    const int64_t n = dtp_ttype_size(&args->in[0].local, dtp_call_dim(args->call, "dim"));
-    int64_t shift = n > 0 ? dtp_call_int(args->call, "shift") % n : 0;
-    shift += shift < 0 ? n : 0;
-    DTP_TRY(copy_runs(args, fn, &(along_runs){.runs = 1, .n = n - shift, .to = shift}, err));
-    return copy_runs(args, fn, &(along_runs){.runs = 1, .n = shift, .from = n - shift}, err);
+    const dtp_dim_id dim = dtp_call_dim(args->call, "dim");
+    const dtp_view *x = &args->in[0], *y = &args->out[0];
+    const int64_t n = x->global[dtp_ttype_find(&x->local, dim)];
+    const int64_t have = dtp_ttype_size(&x->local, dim), all = dtp_ttype_size(&y->local, dim);
+    if (n == 0 || all == 0) {
+        return DTP_OK;
+    }
+    int64_t from = (dtp_view_offset(y, dim) - dtp_call_int(args->call, "shift") % n -
+                    dtp_view_offset(x, dim)) %
+                   n;
+    from += from < 0 ? n : 0;
+    const int64_t first = have - from < all ? have - from : all;
+    DTP_TRY(copy_runs(args, fn, &(along_runs){.runs = 1, .n = first, .from = from}, err));
+    return copy_runs(args, fn, &(along_runs){.runs = 1, .n = all - first, .to = first}, err);
 }
 
 /* Places 2r are positions r, places 2r + 1 positions 2C - 1 - r, in runs (core/graph/ops). */

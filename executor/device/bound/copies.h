@@ -31,6 +31,13 @@ typedef dtp_status (*dtp_copy_fn)(const dtp_kernel_args *args, const dtp_bound_c
         DTP_MUST_CHECK;
 DTP_COPY_OPS(DTP_COPIES_OF)
 
+/* pad on the elements that the views have of its dim: n elements from `from` of x on are those from
+ * `to` of y on, the others of y are zeros. */
+typedef struct dtp_pad_form {
+    int64_t to, from, n;
+} dtp_pad_form;
+dtp_pad_form dtp_pad_form_here(const dtp_kernel_args *args);
+
 /* The kernel of an op, by a function `copy` of the device, and its row in the kernel table. */
 #define DTP_COPY_KERNEL(op)                                                                        \
     static dtp_status op##_kernel(const dtp_kernel_args *args, dtp_err *err)                       \

@@ -511,8 +511,11 @@ dtp_status dtp_axes_pad(dtp_axes *x, const dtp_aten_node *node, dtp_err *err)
     DTP_TRY(dtp_axes_same(x, node, err));
     const int32_t v = dtp_aten_input(node, 0), out = node->outs[0];
     const int32_t axis = dtp_aten_axis(dtp_aten_int(node, "dim", -1), value(x, v)->rank);
-    if (pad == NULL || pad->n != 2 || axis < 0 || pad->ints[0] < 0 || pad->ints[1] < 0) {
+    if (pad == NULL || pad->n != 2 || axis < 0) {
         return missing("padding that is not by a constant", err);
+    }
+    if (pad->ints[0] + pad->ints[1] == 0) { /* a shift */
+        return DTP_OK;
     }
     DTP_TRY(fresh(x, node, value(x, out)->sizes[axis], &x->of[out][axis], err));
     derive(x, &x->of[out][axis], &x->of[v][axis], pad->ints[0] + pad->ints[1]);

@@ -317,6 +317,13 @@ dtp_status dtp_lower_pad(dtp_lowering *l, dtp_err *err)
     DTP_TRY(dtp_groups_but(l, axis, err));
     const char *self;
     DTP_TRY(dtp_one_dim(l, l->x, axis, l->firsts, &self, err));
+    if (dtp_aten_real(l->node, "value", 0) == 0) {
+        const char *attrs = dtp_arena_printf(
+            l->m->arena, "\"dim\": \"" DTP_PIECE "\", \"before\": %" PRId64 ", \"after\": %" PRId64,
+            pad->ints[0], pad->ints[1]);
+        DTP_TRY(dtp_emit_one(l, "piece", "pad", &self, NULL, attrs, err));
+        return dtp_from_piece(l, self, axis, err);
+    }
     for (int32_t i = 0; i < 2; i++) {
         if (pad->ints[i] > 0) {
             const char *dims =

@@ -34,27 +34,62 @@ static int32_t pick(dtp_expansion *e, int32_t x, int32_t axis, int64_t index)
     return dtp_expand_node(e, "aten.select", 3, args, 1, &like);
 }
 
-/* Numbers before and behind an axis; fewer elements where they are negative. */
-static int32_t pad(dtp_expansion *e, int32_t x, int32_t axis, const int64_t *by)
+/* The tensor of which x is what is left when elements at the ends of an axis are left out that
+ * padding does not make zeros; these added to `by`. x itself when it is something else. */
+static int32_t uncut(const dtp_expansion *e, int32_t x, int32_t axis, int64_t by[2])
+{
+    const dtp_aten_node *node = dtp_expand_maker(e, x);
+    const dtp_aten_value *v = &e->g->values[x];
+    const int32_t from = node != NULL && node->outs[0] == x && dtp_aten_is(node, "slice")
+                             ? dtp_aten_input(node, 0)
+                             : -1;
+    if (from < 0 || dtp_aten_int(node, "step", 1) != 1 ||
+        dtp_aten_axis(dtp_aten_int(node, "dim", 0), v->rank) != axis) {
+        return x;
+    }
+    const int64_t size = e->g->values[from].sizes[axis], start = dtp_aten_int(node, "start", 0);
+    const int64_t left = size - start - v->sizes[axis];
+    if (start < 0 || left < 0 || (left > 0 && dtp_aten_int(node, "end", size) != -left) ||
+        (start > 0 && by[0] > 0) || (left > 0 && by[1] > 0)) {
+        return x;
+    }
+    by[0] -= start;
+    by[1] -= left;
+    return from;
+}
+
+static bool pads_zeros(const dtp_expansion *e)
 {
     const dtp_aten_arg *value = dtp_aten_arg_of(e->of, "value");
+    return value == NULL || value->kind == ATEN_NONE || dtp_aten_real(e->of, "value", 0) == 0;
+}
+
+/* Numbers before and behind an axis; fewer elements where they are negative. With zeros that is one
+ * op: a shift, say. */
+static int32_t pad(dtp_expansion *e, int32_t x, int32_t axis, const int64_t *numbers)
+{
+    const dtp_aten_arg *value = dtp_aten_arg_of(e->of, "value");
+    int64_t by[2] = {numbers[0], numbers[1]};
+    const bool zeros = pads_zeros(e) && (by[0] > 0 || by[1] > 0);
+    x = zeros ? uncut(e, x, axis, by) : x;
     dtp_aten_value like = e->g->values[x];
-    const int64_t more[2] = {by[0] > 0 ? by[0] : 0, by[1] > 0 ? by[1] : 0};
-    if (by[0] < 0 || by[1] < 0) {
+    if (!zeros && (by[0] < 0 || by[1] < 0)) {
         const int64_t from = by[0] < 0 ? -by[0] : 0;
         const int64_t n = like.sizes[axis] - from + (by[1] < 0 ? by[1] : 0);
         x = n < 1 ? -1 : slice(e, x, axis, from, n, by[1] < 0 ? by[1] : from + n);
         like.sizes[axis] = n;
+        by[0] = by[0] > 0 ? by[0] : 0;
+        by[1] = by[1] > 0 ? by[1] : 0;
     }
-    if (x < 0 || (more[0] == 0 && more[1] == 0)) {
+    if (x < 0 || (by[0] == 0 && by[1] == 0)) {
         return x;
     }
-    like.sizes[axis] += more[0] + more[1];
-    const dtp_aten_arg args[] = {dtp_expand_tensor(e, "self", x),
-                                 dtp_expand_ints(e, "pad", 2, more),
+    like.sizes[axis] += by[0] + by[1];
+    const dtp_aten_arg args[] = {dtp_expand_tensor(e, "self", x), dtp_expand_ints(e, "pad", 2, by),
                                  dtp_expand_number(e, "dim", axis),
                                  value != NULL ? *value : dtp_expand_number(e, "value", 0)};
-    return dtp_expand_node(e, "aten.constant_pad_nd", 4, args, 1, &like);
+    return like.sizes[axis] < 1 ? -1
+                                : dtp_expand_node(e, "aten.constant_pad_nd", 4, args, 1, &like);
 }
 
 /* ---- ops with several outputs ---- */
@@ -240,8 +275,10 @@ static bool pad_axes(dtp_expansion *e, int32_t x)
 {
     const dtp_aten_arg *by = dtp_aten_arg_of(e->of, "pad"), *mode = dtp_aten_arg_of(e->of, "mode");
     const int32_t rank = e->g->values[x].rank;
+    int64_t last[2] = {by != NULL && by->n == 2 ? by->ints[0] : -1,
+                       by != NULL && by->n == 2 ? by->ints[1] : -1};
     if (by == NULL || by->kind != ATEN_INTS || by->n % 2 != 0 || by->n > 2 * rank ||
-        (by->n == 2 && by->ints[0] >= 0 && by->ints[1] >= 0) ||
+        (last[0] >= 0 && last[1] >= 0 && (!pads_zeros(e) || uncut(e, x, rank - 1, last) == x)) ||
         (mode != NULL && (mode->text == NULL || strcmp(mode->text, "constant") != 0))) {
         return false;
     }
@@ -252,6 +289,26 @@ static bool pad_axes(dtp_expansion *e, int32_t x)
         dtp_expand_out(e, 0, x);
     }
     return x >= 0;
+}
+
+/* Of several axes, one after the other. */
+static bool roll_axes(dtp_expansion *e, int32_t x)
+{
+    const dtp_aten_arg *by = dtp_aten_arg_of(e->of, "shifts"),
+                       *dims = dtp_aten_arg_of(e->of, "dims");
+    if (by == NULL || dims == NULL || by->kind != ATEN_INTS || dims->kind != ATEN_INTS ||
+        dims->n < 2 || by->n != dims->n) {
+        return false;
+    }
+    const dtp_aten_value like = e->g->values[x];
+    for (int32_t i = 0; i < dims->n; i++) {
+        const dtp_aten_arg args[] = {dtp_expand_tensor(e, "self", x),
+                                     dtp_expand_ints(e, "shifts", 1, &by->ints[i]),
+                                     dtp_expand_ints(e, "dims", 1, &dims->ints[i])};
+        x = dtp_expand_node(e, "aten.roll", 3, args, 1, &like);
+    }
+    dtp_expand_out(e, 0, x);
+    return true;
 }
 
 /* ---- groups of an axis ---- */
@@ -552,6 +609,7 @@ static const struct {
     REWRITE("slice", slice_by_steps, "self:t dim:i start:i end:ie step:i"),
     REWRITE("pad", pad_axes, "self:t pad:s mode=constant value:n"),
     REWRITE("constant_pad_nd", pad_axes, "self:t pad:s value:n"),
+    REWRITE("roll", roll_axes, "self:t shifts:s dims:s"),
     REWRITE("glu", glu, "self:t dim:i"),
     REWRITE("group_norm", dtp_expand_group_norm,
             "input:t num_groups:i weight:t bias:t eps:n cudnn_enabled=any"),

@@ -157,7 +157,7 @@ static int64_t kernel_bytes(const tensor_build *b, int32_t group, int32_t strate
     const class_strategies *c = dtp_tensor__class_of(b, group);
     const dtp_node *node = &b->g->nodes[b->node_groups[group].example];
     int64_t in = 0, out = 0;
-    const bool one_kernel = node->op->decompose == NULL && node->op->rotates == NULL;
+    const bool one_kernel = node->op->decompose == NULL;
     const int64_t inside = one_kernel || !fuses ? c->price[strategy].sure_bytes : 0;
     for (int32_t i = 0; i < node->n_in; i++) {
         if ((dying >> i & 1U) != 0 && !seen_before(c, node, i, strategy)) {

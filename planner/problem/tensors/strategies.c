@@ -106,15 +106,6 @@ static bool find_layouts(const strategy_walk *w, const dtp_node_layouts *l, pric
     return fit;
 }
 
-/* An op that rotates its split dim, but not by whole pieces, or by none, would gather it. */
-static bool gathers(const strategy_walk *w, const dtp_node_layouts *l)
-{
-    int64_t step = 0;
-    return w->call.op->rotates != NULL && l->internal != 0 &&
-           (!w->call.op->rotates(&w->call, dtp_mesh_set_size(w->b->mesh, l->internal), &step) ||
-            step == 0);
-}
-
 /* Updates: a state leaves as it came, and neither it nor the parameter is partial. A sum over
  * microbatches leaves as its accumulator came, partial or not. */
 static bool update_fits(const strategy_walk *w, const dtp_node_layouts *l)
@@ -258,7 +249,7 @@ static dtp_status add_option(strategy_walk *w, dtp_err *err)
     bool runs;
     if (dtp_node_layouts_find(w->b->mesh, &w->call, &w->rules, &w->strategy, w->whole, NULL, &l,
                               NULL) != DTP_OK ||
-        !find_layouts(w, &l, &new) || gathers(w, &l) || !update_fits(w, &l)) {
+        !find_layouts(w, &l, &new) || !update_fits(w, &l)) {
         return DTP_OK;
     }
     const bool kernel = l.internal == 0 && l.windows == 0 && !w->b->p->options.uneven;
