@@ -80,12 +80,16 @@ static const tensor_case CASES[] = {
      .microbatches = 2},
 };
 
-/* Convolutions and pools: operands are read by windows, with larger kernels by gathers. */
+/* Operands are read by windows: of convolutions and pools, with larger kernels by gathers, and of
+ * ops that move elements. */
 #define TENSOR_CONVS "../tests/run/convs.json"
+#define TENSOR_MOVES "../tests/run/moves.json"
 static const tensor_case CONVS[] = {
     {.model = TENSOR_CONVS, .mesh = "x:2;y:2"},
     {.model = TENSOR_CONVS, .mesh = "x:4", .microbatches = 2},
     {.model = TENSOR_CONVS, .mesh = "x:4", .dims = "kh=7 kw=5"},
+    {.model = TENSOR_MOVES, .mesh = "x:2;y:2"},
+    {.model = TENSOR_MOVES, .mesh = "x:4", .microbatches = 2},
 };
 
 enum { N_CASES = sizeof CASES / sizeof CASES[0], PER_CASE = 30 };

@@ -1,5 +1,6 @@
-/* A model of convolutions and pools split over rows, over rows and columns, and by plans, against
- * one device: outputs, gradients, updates, peaks, losses. */
+/* A model of convolutions and pools and one of shifts, rolls, slices and paddings, split over rows,
+ * over rows and columns, and by plans, against one device: outputs, gradients, updates, peaks,
+ * losses. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,7 +12,12 @@
 
 #include "tests/support/plan_case.h"
 
-static const plan_model CONVS = {.file = "tests/run/convs.json"};
+/* The second one with kernels so large that margins are wider than a piece: dims are gathered. */
+static const plan_model MODELS[] = {{.file = "tests/run/convs.json"},
+                                    {.file = "tests/run/convs.json", .dims = "kh=7 kw=5"},
+                                    {.file = "tests/run/moves.json"}};
+
+enum { N_MODELS = sizeof MODELS / sizeof MODELS[0] };
 
 static void test_windows__rules_split_space(void **state)
 {
@@ -22,19 +28,21 @@ static void test_windows__rules_split_space(void **state)
         {"x:2;y:3", "h:y;w:x"},
     };
     (void)state;
-    for (size_t i = 0; i < sizeof ROWS / sizeof ROWS[0]; i++) {
+    for (size_t i = 0; i < 2 * sizeof ROWS / sizeof ROWS[0]; i++) {
+        const plan_model *model = &MODELS[i % 2 == 0 ? 0 : N_MODELS - 1];
+        const char *const *row = ROWS[i / 2];
         one_device d;
         dtp_job_options options = dtp_job_options_init();
         options.uneven = true;
-        one_device_open(&CONVS, &d);
-        dtp_verify_result r = rules_verify(&d, ROWS[i][0], ROWS[i][1], &options);
-        print_message("%s on %s: largest error %.2e\n", ROWS[i][1], ROWS[i][0], r.max_rel_err);
+        one_device_open(model, &d);
+        dtp_verify_result r = rules_verify(&d, row[0], row[1], &options);
+        print_message("%s, %s on %s: largest error %.2e\n", model->file, row[1], row[0],
+                      r.max_rel_err);
         dtp_verify_result_free(&r);
         one_device_close(&d);
     }
 }
 
-/* Also with kernels so large that margins are wider than a piece: dims are gathered. */
 static void test_windows__plans_split_space(void **state)
 {
     static const plan_row ROWS[] = {
@@ -48,13 +56,10 @@ static void test_windows__plans_split_space(void **state)
          .machine = "l4_16",
          .options = {.mode = DTP_PLAN_RULES, .objective = DTP_OBJECTIVE_MEMORY}},
     };
-    static const char *const DIMS[] = {NULL, "kh=7 kw=5"};
     (void)state;
-    for (size_t k = 0; k < sizeof DIMS / sizeof DIMS[0]; k++) {
-        plan_model model = CONVS;
+    for (size_t k = 0; k < N_MODELS; k++) {
         one_device d;
-        model.dims = DIMS[k];
-        one_device_open(&model, &d);
+        one_device_open(&MODELS[k], &d);
         const plan_losses want = plan_run(&d, NULL, "one device");
         for (size_t i = 0; i < sizeof ROWS / sizeof ROWS[0]; i++) {
             const char *what = plan_name(&d, &ROWS[i]);
