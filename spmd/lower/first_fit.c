@@ -1,12 +1,18 @@
 /* Buffers lie sorted by offset in chunks, so that inserting one moves few others, and times are
  * compared a chunk at once. A chunk that ends below the offset in question, begins above what would
  * be the end of the buffer, or has nothing in the 64ths of the time that the buffer touches, says
- * nothing; what tells that lies apart from the chunk. */
+ * nothing; what tells that lies apart from the chunk.
+ *
+ * What is needed for a long time stands in everybody's way, and mostly without gaps: of each 64th
+ * the bytes are known that are free of buffers that are needed during all of it. A buffer lies in
+ * one of these gaps of the fullest 64th that it touches; offsets between them are not looked at. */
 #include "spmd/lower/first_fit.h"
 
 #include <string.h>
 
-enum { CHUNK = 128, N_PARTS = 64 };
+#include "core/base/clones.h"
+
+enum { CHUNK = 128, N_PARTS = 64, MAX_GAPS = 256 };
 
 typedef struct chunk {
     int32_t n;
@@ -21,7 +27,20 @@ typedef struct summary {
     chunk *of;
 } summary;
 
+/* Bytes begin..end - 1 are free. */
+typedef struct gap {
+    int64_t begin, end;
+} gap;
+
+/* Of a 64th of the time. With MAX_GAPS of them, what would make one more counts as free. */
+typedef struct part {
+    int32_t n;
+    gap gaps[MAX_GAPS]; /* by offset, the last one without end */
+    int64_t taken;      /* bytes between them */
+} part;
+
 struct dtp_first_fit {
+    part *by_part; /* NULL: of so few buffers that one chunk has them all */
     int32_t n_chunks;
     int64_t times;
     chunk *chunks;   /* in no order */
@@ -36,18 +55,21 @@ dtp_status dtp_first_fit_create(dtp_arena *arena, int32_t n, int32_t last, dtp_f
     DTP_TRY(DTP_NEW(arena, *out, 1, err));
     DTP_TRY(DTP_NEW(arena, (*out)->chunks, most, err));
     DTP_TRY(DTP_NEW(arena, (*out)->sorted, most, err));
+    DTP_TRY(n > CHUNK ? DTP_NEW(arena, (*out)->by_part, N_PARTS, err) : DTP_OK);
     (*out)->times = last > 0 ? (int64_t)last + 1 : 1;
     dtp_first_fit_clear(*out);
     return DTP_OK;
 }
 
+static int32_t part_of(const dtp_first_fit *f, int32_t time)
+{
+    const int64_t k = time > 0 ? (int64_t)time * N_PARTS / f->times : 0;
+    return (int32_t)(k < N_PARTS - 1 ? k : N_PARTS - 1);
+}
+
 static uint64_t parts_of(const dtp_first_fit *f, int32_t first, int32_t last)
 {
-    const int64_t from = first > 0 ? (int64_t)first * N_PARTS / f->times : 0;
-    const int64_t to = last > 0 ? (int64_t)last * N_PARTS / f->times : 0;
-    const int64_t low = from < N_PARTS - 1 ? from : N_PARTS - 1;
-    const int64_t high = to < N_PARTS - 1 ? to : N_PARTS - 1;
-    return (UINT64_MAX >> (N_PARTS - 1 - high)) & (UINT64_MAX << low);
+    return (UINT64_MAX >> (N_PARTS - 1 - part_of(f, last))) & (UINT64_MAX << part_of(f, first));
 }
 
 /* Buffers from `from` on leave the chunk of a summary, which is made anew. */
@@ -73,6 +95,71 @@ void dtp_first_fit_clear(dtp_first_fit *f)
     f->n_chunks = 1;
     f->sorted[0].of = &f->chunks[0];
     forget_from(f, &f->sorted[0], 0);
+    for (int32_t k = 0; k < N_PARTS && f->by_part != NULL; k++) {
+        f->by_part[k].n = 1;
+        f->by_part[k].gaps[0] = (gap){0, INT64_MAX};
+        f->by_part[k].taken = 0;
+    }
+}
+
+/* ---- gaps ---- */
+
+/* The gap of a part that an offset lies in, or else the next one. */
+static int32_t gap_at(const part *x, int64_t offset)
+{
+    int32_t low = 0, high = x->n - 1;
+    while (low < high) {
+        const int32_t middle = low + (high - low) / 2;
+        low = x->gaps[middle].end > offset ? low : middle + 1;
+        high = x->gaps[middle].end > offset ? middle : high;
+    }
+    return low;
+}
+
+/* The lowest offset, from one on, at which bytes are free in a part; of none (NULL) that one. */
+static int64_t lift(const part *x, int64_t bytes, int64_t offset)
+{
+    if (x == NULL) {
+        return offset;
+    }
+    int32_t k = gap_at(x, offset);
+    offset = x->gaps[k].begin > offset ? x->gaps[k].begin : offset;
+    while (x->gaps[k].end - offset < bytes) {
+        offset = x->gaps[++k].begin;
+    }
+    return offset;
+}
+
+/* Takes bytes that lie in one gap. */
+static void take(part *x, int64_t begin, int64_t end)
+{
+    const int32_t k = gap_at(x, begin);
+    const gap below = {x->gaps[k].begin, begin}, above = {end, x->gaps[k].end};
+    const int32_t n_below = below.begin < below.end ? 1 : 0;
+    const int32_t n = n_below + (above.begin < above.end ? 1 : 0);
+    if (x->n + n - 1 > MAX_GAPS) {
+        return;
+    }
+    memmove(&x->gaps[k + n], &x->gaps[k + 1], (size_t)(x->n - k - 1) * sizeof *x->gaps);
+    if (n_below > 0) {
+        x->gaps[k] = below;
+    }
+    if (n > n_below) {
+        x->gaps[k + n_below] = above;
+    }
+    x->n += n - 1;
+    x->taken += end - begin;
+}
+
+/* The fullest part that a buffer touches; NULL: none is kept. */
+static const part *fullest(const dtp_first_fit *f, int32_t first, int32_t last)
+{
+    const int32_t to = part_of(f, last);
+    const part *x = f->by_part != NULL ? &f->by_part[to] : NULL;
+    for (int32_t k = part_of(f, first); k < to && x != NULL; k++) {
+        x = f->by_part[k].taken > x->taken ? &f->by_part[k] : x;
+    }
+    return x;
 }
 
 /* ---- where a buffer goes ---- */
@@ -89,7 +176,8 @@ static uint64_t bits_of(const uint8_t *b)
 }
 
 /* Lifts *at above what is in the way; true when a gap was found. */
-static bool pass_chunk(const chunk *c, int64_t bytes, int32_t first, int32_t last, int64_t *at)
+DTP_CPU_CLONES static bool pass_chunk(const chunk *c, int64_t bytes, int32_t first, int32_t last,
+                                      int64_t *at)
 {
     uint8_t hit[CHUNK];
     int64_t low = *at;
@@ -144,20 +232,29 @@ static summary *summary_for(dtp_first_fit *f, int64_t offset)
     return &f->sorted[at];
 }
 
-int64_t dtp_first_fit_place(dtp_first_fit *f, int64_t bytes, int32_t first, int32_t last)
+static int64_t find_offset(const dtp_first_fit *f, int64_t bytes, int32_t first, int32_t last)
 {
     const uint64_t parts = parts_of(f, first, last);
-    int64_t offset = 0;
+    const part *full = fullest(f, first, last);
+    int64_t offset = lift(full, bytes, 0);
     for (int32_t i = 0; i < f->n_chunks; i++) {
         const summary *s = &f->sorted[i];
         if (s->parts != 0 && s->begin >= offset + bytes) {
             break;
         }
-        if (s->most > offset && (s->parts & parts) != 0 &&
-            pass_chunk(s->of, bytes, first, last, &offset)) {
-            break;
+        if (s->most > offset && (s->parts & parts) != 0) {
+            if (pass_chunk(s->of, bytes, first, last, &offset)) {
+                break;
+            }
+            offset = lift(full, bytes, offset);
         }
     }
+    return offset;
+}
+
+int64_t dtp_first_fit_place(dtp_first_fit *f, int64_t bytes, int32_t first, int32_t last)
+{
+    const int64_t offset = find_offset(f, bytes, first, last);
     summary *s = summary_for(f, offset);
     chunk *c = s->of;
     int32_t i = c->n;
@@ -174,6 +271,10 @@ int64_t dtp_first_fit_place(dtp_first_fit *f, int64_t bytes, int32_t first, int3
     c->n++;
     s->begin = c->begin[0];
     s->most = c->end[i] > s->most ? c->end[i] : s->most;
-    s->parts |= parts;
+    s->parts |= parts_of(f, first, last);
+    const int32_t to = f->by_part != NULL ? part_of(f, last) : 0;
+    for (int32_t k = part_of(f, first) + 1; k < to; k++) {
+        take(&f->by_part[k], offset, offset + bytes);
+    }
     return offset;
 }

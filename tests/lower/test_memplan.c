@@ -167,6 +167,25 @@ static int64_t lowest_offset(const dtp_interval *items, int32_t n)
     return best;
 }
 
+/* As in training: what the forward pass keeps is needed in turn, the first for longest, beside
+ * short ones. Or, `striped`, every other one is needed always, the rest in the first half alone: then the
+ * second half has hundreds of gaps. */
+static void long_items(dtp_interval *items, int32_t n, bool striped, uint64_t *seed)
+{
+    random_items(items, n, 400, seed);
+    for (int32_t i = 0; i < n; i++) {
+        dtp_interval *x = &items[i];
+        if (striped && i < 600) {
+            x->first = 0;
+            x->last = i % 2 == 0 ? 399 : 199;
+            x->bytes = i % 2 == 0 ? 64 : 1 + x->bytes % 1000;
+        } else if (!striped && i % 3 == 0) {
+            x->first = 199 * i / n;
+            x->last = 399 - x->first;
+        }
+    }
+}
+
 /* As many as fill several chunks, which are split on the way; cleared and used again. */
 static void test_memplan__first_fit_is_the_lowest_offset(void **state)
 {
@@ -182,7 +201,11 @@ static void test_memplan__first_fit_is_the_lowest_offset(void **state)
             assert_int_equal(dtp_first_fit_create(arena, N, last_said[seed / 4], &fit, NULL),
                              DTP_OK);
         }
-        random_items(items, N, seed % 2 == 0 ? 10 : 400, &s);
+        if (seed % 2 == 0) {
+            random_items(items, N, seed % 4 == 0 ? 10 : 400, &s);
+        } else {
+            long_items(items, N, seed % 4 == 3, &s);
+        }
         dtp_first_fit_clear(fit);
         for (int32_t i = 0; i < N; i++) {
             dtp_interval *x = &items[i];
