@@ -33,7 +33,8 @@ static void *run_search(void *user)
     return NULL;
 }
 
-/* Both sides, each on its snapshot; then they exchange what they found. */
+/* Both sides, each on its snapshot, or the ascent alone while there is no search; then they exchange
+ * what they found. */
 static dtp_status epoch(solver_state *v, solver_reduced *w, primal_search *h, int64_t *bound,
                         dtp_err *err)
 {
@@ -41,8 +42,10 @@ static dtp_status epoch(solver_state *v, solver_reduced *w, primal_search *h, in
     int64_t found = 0;
     pthread_t thread;
     DTP_TRY(solver_dual_create(w, &d, err));
-    const bool apart = v->options->threads > 1 && pthread_create(&thread, NULL, run_search, h) == 0;
-    if (!apart) {
+    const bool searches = h->primal != NULL;
+    const bool apart =
+        searches && v->options->threads > 1 && pthread_create(&thread, NULL, run_search, h) == 0;
+    if (searches && !apart) {
         (void)run_search(h);
     }
     solver_dual_run(d, h->ascent, v->options->stop);
@@ -53,7 +56,7 @@ static dtp_status epoch(solver_state *v, solver_reduced *w, primal_search *h, in
     if (s != DTP_OK && err != NULL) {
         *err = h->err;
     }
-    if (s == DTP_OK && solver_primal_best(h->primal, v->assignment)) {
+    if (s == DTP_OK && searches && solver_primal_best(h->primal, v->assignment)) {
         s = solver_offer(v, w, h->n_undo, v->assignment, err);
     }
     if (s == DTP_OK) {
@@ -140,6 +143,10 @@ dtp_status solver_primal_dual(solver_state *v, solver_reduced *w, int64_t rounds
     dtp_status s = DTP_OK;
     /* To the optimum, long ones leave branch and bound a better start. */
     int64_t left = rounds, next = v->gap > 0.0 ? 1 : h.full;
+    if (v->found && solver_size(w).entries > c->epoch_large) { /* a search has less to do then */
+        h.ascent = c->epoch_first;
+        s = epoch(v, w, &h, bound, err);
+    }
     for (bool done = false; left > 0 && s == DTP_OK && !done && !w->infeasible &&
                             !is_close(v, w, *bound, small) && !dtp_stopped(v->options->stop);
          left -= h.rounds) {

@@ -134,6 +134,11 @@ static dtp_status offer(step_search *s, const int32_t *assignment, double most_s
 
 /* ---- sweep ---- */
 
+static bool is_large(const step_search *s)
+{
+    return dtp_problem_n_entries(s->state->problem->select) > LARGE;
+}
+
 static dtp_status solve_weighted(step_search *s, const dtp_step_weights *w, dtp_err *err)
 {
     tensor_state *state = s->state;
@@ -143,6 +148,7 @@ static dtp_status solve_weighted(step_search *s, const dtp_step_weights *w, dtp_
     options.iterations = SOLVE_ITERATIONS;
     options.gap = SOLVE_GAP;
     options.lp_entries = 0;
+    options.start = s->known && is_large(s) ? s->best : NULL;
     DTP_TRY(dtp_step_costs_weigh(&s->costs, w, &state->search.overlay, err));
     DTP_TRY(dtp_tensor__solve_once(s->p, &options, SOLVE_ONLY, &r, err));
     if (!r.found || r.repeated) {
@@ -152,11 +158,6 @@ static dtp_status solve_weighted(step_search *s, const dtp_step_weights *w, dtp_
                   err));
     s->weights = better ? *w : s->weights;
     return DTP_OK;
-}
-
-static bool is_large(const step_search *s)
-{
-    return dtp_problem_n_entries(s->state->problem->select) > LARGE;
 }
 
 /* Solves under weights and what the schedule of an assignment pays of each edge. */

@@ -198,6 +198,43 @@ static void test_select__start_and_cutoff(void **state)
     assert_true(below > quarter_of(N_STARTS / 5) && none > quarter_of(N_STARTS / 5));
 }
 
+/* Where a solution is known, an ascent alone comes before the searches. */
+static void test_select__ascent_before_search(void **state)
+{
+    (void)state;
+    dtp_solver_parameters parameters = *dtp_solver_parameters_default();
+    int32_t known = 0;
+    parameters.epoch_large = 0;
+    for (uint64_t seed = 1; seed <= N_STARTS; seed++) {
+        if (!quarter_has((int64_t)seed - 1, N_STARTS)) {
+            continue;
+        }
+        random_source r = {seed * 32452843};
+        dtp_problem *p = random_problem(&r);
+        const int64_t best = enumerate(p);
+        dtp_solve_options o = dtp_solve_options_init();
+        dtp_solve_result a;
+        o.solver = DTP_SOLVER_LARGE;
+        o.presolve = (dtp_presolve_options){.incumbent_filter = true};
+        o.iterations = 1;
+        assert_int_equal(dtp_solve(p, &o, &a, NULL), DTP_OK);
+        o.parameters = &parameters;
+        o.start = a.assignment;
+        o.gap = 0.01;
+        o.lp_entries = 0;
+        o.iterations = 1 + (int64_t)(seed % 7);
+        (void)solve_and_check(p, &o, best, "from a solution, few rounds");
+        o.solver = DTP_SOLVER_AUTO;
+        o.gap = 0.0;
+        o.iterations = TO_THE_END;
+        (void)solve_and_check(p, &o, best, "from a solution");
+        known += a.assignment != NULL ? 1 : 0;
+        dtp_solve_result_free(&a);
+        dtp_problem_destroy(p);
+    }
+    assert_true(known > quarter_of(N_STARTS / 2));
+}
+
 static void test_select__same_seed_same_answer(void **state)
 {
     (void)state;
@@ -401,6 +438,7 @@ int main(void)
         cmocka_unit_test(test_select__equals_enumeration),
         cmocka_unit_test(test_select__odd_shapes_equal_enumeration),
         cmocka_unit_test(test_select__start_and_cutoff),
+        cmocka_unit_test(test_select__ascent_before_search),
         cmocka_unit_test(test_select__same_seed_same_answer),
         cmocka_unit_test(test_select__branching_on_the_dual_equals_enumeration),
         cmocka_unit_test(test_select__glpk_finds_the_optimum),

@@ -54,6 +54,8 @@
     X(dive_steps, 200, 1, 100000, "steps of a dive") \
     X(epoch_search, 10, 1, 1000000, "most primal rounds between exchanges with the dual") \
     X(epoch_ascent, 200, 1, 10000000, "ascent rounds meanwhile") \
+    X(epoch_large, 1000000, 0, 1 << 30, "kernel that an ascent alone shrinks by a known solution") \
+    X(epoch_first, 20, 1, 10000000, "rounds of that ascent") \
     X(epoch_small_kernel, 32, 1, 1000000, "the loop goes on below one such part of the kernel") \
     X(epoch_patience, 6, 1, 1000000, "epochs without a gain before the loop ends") \
     X(epoch_gain, 100, 1, 1000000, "a gain closes more than one such part of the gap") \
