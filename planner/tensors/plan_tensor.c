@@ -13,8 +13,8 @@
 /* Share of the cost that tying may lose before the problem is solved again in two groups. */
 static const double MOST_LOSS = 0.01;
 
-/* Of the solves for the bound on the step. */
-enum { BOUND_ITERATIONS = 5 };
+/* Of the solves for the bound on the step; edge entries above which there are fewer. */
+enum { BOUND_ITERATIONS = 5, BOUND_LARGE = 2000000 };
 static const double BOUND_GAP = 0.005;
 
 const char DTP_SOLVER_UNTIED[] = "selection";
@@ -297,7 +297,8 @@ static dtp_status bound_step(dtp_planning *p, dtp_err *err)
     }
     options.iterations = BOUND_ITERATIONS;
     options.gap = BOUND_GAP;
-    DTP_TRY(dtp_step_bound_find(state->problem, &options, &state->step_bound, err));
+    const bool large = dtp_problem_n_entries(state->problem->select) > BOUND_LARGE;
+    DTP_TRY(dtp_step_bound_find(state->problem, &options, large, &state->step_bound, err));
     if (state->step_bound > step_ps) {
         DTP_TRY(in_space(p, &p->best, &is, err));
         state->step_bound = is ? 0 : step_ps;

@@ -2,6 +2,7 @@
 #include "planner/tensors/step_bound.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "planner/problem/overlay.h"
 #include "planner/problem/tensors/compute_bound.h"
@@ -9,9 +10,11 @@
 #include "spmd/lower/passes/kernel_places.h"
 #include "core/transform/regather.h"
 
-enum { MOST_SOLVES = 8 };
+enum { MOST_SOLVES = 8, MOST_BRIEF = 4 };
 
-static const double ENOUGH = 0.002;  /* of the bound: what more solves may gain at most */
+static const double ENOUGH = 0.002;  /* of the bound: what more solves may gain at most, */
+static const double BRIEFLY = 0.01;  /* ... of a brief search, */
+static const double MIDDLE = 0.5;    /* ... of which this is the second weight */
 static const double ROUNDING = 1e-9; /* prices are rounded to picoseconds, one by one */
 
 /* What an assignment takes at least. */
@@ -26,6 +29,9 @@ typedef struct bound_search {
     bool *free;       /* by edge: its redistributions may */
     double hidden[2]; /* shares of [0] what is sent, [1] kernels in the two sums */
     double sent;      /* share of the collectives that one lane has at least */
+    bool brief;
+    int32_t *last; /* by variable: the last solution; the next solve begins with it */
+    bool has_last;
     int32_t n_solves;
 } bound_search;
 
@@ -138,37 +144,46 @@ static dtp_status solve(bound_search *b, const dtp_solve_options *options, doubl
                         bool *found, double *bound_ps, dtp_err *err)
 {
     dtp_solve_result r;
+    dtp_solve_options from = *options;
+    from.start = b->brief && b->has_last ? b->last : NULL;
     DTP_TRY(weigh(b, w, err));
-    DTP_TRY(dtp_solve(&b->overlay.problem, options, &r, err));
+    DTP_TRY(dtp_solve(&b->overlay.problem, &from, &r, err));
     b->n_solves++;
     *bound_ps = fmax(*bound_ps, r.status != DTP_CERT_INFEASIBLE ? (double)r.bound : 0.0);
     *found = r.assignment != NULL;
     if (*found) {
         sums_of(b, line_of(b, r.assignment), sum);
+        memcpy(b->last, r.assignment, (size_t)b->problem->n_variables * sizeof *b->last);
+        b->has_last = true;
     }
     dtp_solve_result_free(&r);
     return DTP_OK;
 }
 
 /* Solutions at weights 0 and 1 are lines above the function; where two of them cross is the next
- * weight. */
+ * weight. One at MIDDLE mostly rises as well, and is found in less time. */
 static dtp_status search(bound_search *b, const dtp_solve_options *options, double *bound_ps,
                          dtp_err *err)
 {
-    double rises[2], falls[2], w = 0.0;
+    const int32_t most = b->brief ? MOST_BRIEF : MOST_SOLVES;
+    const double enough = b->brief ? BRIEFLY : ENOUGH;
+    double rises[2], falls[2], w = b->brief ? MIDDLE : 0.0;
     bool found;
     *bound_ps = 0.0;
     DTP_TRY(solve(b, options, 1.0, falls, &found, bound_ps, err));
     if (!found || falls[1] >= falls[0]) {
         return DTP_OK;
     }
-    DTP_TRY(solve(b, options, 0.0, rises, &found, bound_ps, err));
-    while (found && rises[1] > rises[0] && b->n_solves < MOST_SOLVES &&
-           !dtp_stopped(options->stop)) {
+    DTP_TRY(solve(b, options, w, rises, &found, bound_ps, err));
+    if (found && b->brief && rises[1] <= rises[0]) {
+        memcpy(falls, rises, sizeof falls);
+        DTP_TRY(solve(b, options, 0.0, rises, &found, bound_ps, err));
+    }
+    while (found && rises[1] > rises[0] && b->n_solves < most && !dtp_stopped(options->stop)) {
         const double rise = rises[1] - rises[0], fall = falls[0] - falls[1];
         double sum[2];
         w = (falls[0] - rises[0]) / (rise + fall);
-        if (!(w > 0.0 && w < 1.0) || rises[0] + w * rise <= *bound_ps * (1.0 + ENOUGH)) {
+        if (!(w > 0.0 && w < 1.0) || rises[0] + w * rise <= *bound_ps * (1.0 + enough)) {
             break;
         }
         DTP_TRY(solve(b, options, w, sum, &found, bound_ps, err));
@@ -179,19 +194,21 @@ static dtp_status search(bound_search *b, const dtp_solve_options *options, doub
     return DTP_OK;
 }
 
-static dtp_status find(const dtp_tensor_problem *p, const dtp_solve_options *options,
+static dtp_status find(const dtp_tensor_problem *p, const dtp_solve_options *options, bool brief,
                        int64_t *bound_ps, dtp_err *err)
 {
     const dtp_slowdown slower = p->pricer->machine->slowdown;
     bound_search b = {.problem = p,
                       .sent = dtp_pricer_lanes(p->pricer) > 1 ? 0.5 : 1.0,
+                      .brief = brief,
                       .hidden = {fmin(1.0, slower.comm * (1.0 - 1.0 / slower.compute)),
                                  fmin(1.0, slower.compute * (1.0 - 1.0 / slower.comm))}};
     double ps = 0.0;
     dtp_arena *arena = dtp_arena_create();
     DTP_TRY(DTP_MEMORY(err, arena));
     dtp_overlay_init(p->select, &b.overlay);
-    dtp_status s = find_savings(&b, arena, err);
+    dtp_status s = DTP_NEW(arena, b.last, (size_t)p->n_variables + 1, err);
+    s = s == DTP_OK ? find_savings(&b, arena, err) : s;
     s = s == DTP_OK ? search(&b, options, &ps, err) : s;
     *bound_ps = (int64_t)(ps * (1.0 - ROUNDING));
     dtp_overlay_free(&b.overlay);
@@ -200,7 +217,7 @@ static dtp_status find(const dtp_tensor_problem *p, const dtp_solve_options *opt
 }
 
 dtp_status dtp_step_bound_find(const dtp_tensor_problem *p, const dtp_solve_options *options,
-                               int64_t *bound_ps, dtp_err *err)
+                               bool brief, int64_t *bound_ps, dtp_err *err)
 {
     dtp_machine machine = *p->pricer->machine;
     dtp_pricer pricer = *p->pricer;
@@ -219,7 +236,7 @@ dtp_status dtp_step_bound_find(const dtp_tensor_problem *p, const dtp_solve_opti
     same.memory_bytes = same.memory_bytes > 0 ? p->select->usage_limit : 0;
     *bound_ps = 0;
     DTP_TRY(dtp_tensor_problem_create(p->graph, &pricer, &same, &least, err));
-    const dtp_status s = find(least, options, bound_ps, err);
+    const dtp_status s = find(least, options, brief, bound_ps, err);
     dtp_tensor_problem_destroy(least);
     return s;
 }

@@ -24,8 +24,9 @@
 #include "planner/solver/solve.h"
 
 /* No plan that is an assignment of `p` has a step of less than *bound_ps picoseconds; 0 when none
- * is found. A limited number of solves with `options`. Deterministic. */
+ * is found. A limited number of solves with `options`, `brief`: of fewer, each from the solution of
+ * the one before. Deterministic. */
 dtp_status dtp_step_bound_find(const dtp_tensor_problem *p, const dtp_solve_options *options,
-                               int64_t *bound_ps, dtp_err *err) DTP_MUST_CHECK;
+                               bool brief, int64_t *bound_ps, dtp_err *err) DTP_MUST_CHECK;
 
 #endif

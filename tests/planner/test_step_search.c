@@ -24,6 +24,7 @@
 
 #include "cost_models/predict.h"
 #include "planner/tensors/plan_tensor.h"
+#include "planner/tensors/step_bound.h"
 #include "tests/support/quarter.h"
 #include "tests/support/random_graphs.h"
 #include "tests/support/tensor_cases.h"
@@ -85,6 +86,16 @@ static void enumerate(enumeration *e, int32_t v)
     }
 }
 
+/* Few solves, each from the solution before, give a bound, too, and about as high a one. */
+static void check_brief_bound(const dtp_tensor_problem *p, double least_s, double bound_s)
+{
+    const dtp_solve_options options = dtp_solve_options_init();
+    int64_t brief_ps;
+    assert_int_equal(dtp_step_bound_find(p, &options, true, &brief_ps, NULL), DTP_OK);
+    assert_true(1e-12 * (double)brief_ps <= least_s * (1.0 + 1e-9));
+    assert_true(1e-12 * (double)brief_ps >= 0.9 * bound_s);
+}
+
 /* The step of the plan over the least one; 0 when there are too many assignments. *bound: that of
  * the plan's certificate over the least step, never above 1. */
 static double compare(uint64_t seed, double *bound)
@@ -132,6 +143,7 @@ static double compare(uint64_t seed, double *bound)
                           e.least_s, bound_s);
         }
         assert_true(bound_s <= e.least_s * (1.0 + 1e-9));
+        check_brief_bound(p, e.least_s, bound_s);
         *bound = e.least_s > 0.0 ? bound_s / e.least_s : 1.0;
         ratio = e.least_s > 0.0 ? r.plan->predicted.step_time_s / e.least_s : 1.0;
         if (ratio > SLOWER) {
