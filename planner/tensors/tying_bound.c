@@ -4,13 +4,17 @@
 
 #include "planner/solver/dual_bound.h"
 
-enum { MAX_ROUNDS = 40, TIED_ROUNDS = 20, MULTIPLIER_ROUNDS = 400 };
+enum { MAX_ROUNDS = 40, TIED_ROUNDS = 20, MULTIPLIER_ROUNDS = 400, LEAST_MULTIPLIER_ROUNDS = 60 };
 
-/* Work units of an ascent over all instances, about. */
-static const int64_t MOST_ENTRIES = 4000000000;
+/* Work units of an ascent over all instances, about, and of one for multipliers. */
+static const int64_t MOST_ENTRIES = 4000000000, MULTIPLIER_ENTRIES = 1000000000;
+/* Edge entries of the tied problem above which a bound is good enough that is CLOSE. */
+static const int64_t LARGE = 2000000;
 /* A distance between cost and bound of the tied problem, as a share, that needs no multipliers of
  * the limit. */
 static const double CLOSE = 5e-4;
+/* A distance between cost and bound, as a share, that is worth all rounds for the multipliers. */
+static const double MUCH = 0.009;
 
 bool dtp_tensor_is_tied(const dtp_tensor_problem *p)
 {
@@ -22,17 +26,17 @@ bool dtp_tensor_is_tied(const dtp_tensor_problem *p)
 }
 
 /* A round reads every edge twice. */
-static int64_t affordable_rounds(const dtp_problem *p)
+static int64_t affordable_rounds(const dtp_problem *p, int64_t entries, int64_t least, int64_t most)
 {
-    const int64_t rounds = MOST_ENTRIES / (2 * dtp_problem_n_entries(p) + 1);
-    return rounds < 1 ? 1 : rounds > MAX_ROUNDS ? MAX_ROUNDS : rounds;
+    const int64_t rounds = entries / (2 * dtp_problem_n_entries(p) + 1);
+    return rounds < least ? least : rounds > most ? most : rounds;
 }
 
 static dtp_status bound_untied(const dtp_tensor_problem *p, const dtp_tensor_problem *tied,
                                int64_t cost, int64_t enough, dtp_arena *arena, int64_t *bound,
                                dtp_err *err)
 {
-    const int64_t rounds = affordable_rounds(p->select);
+    const int64_t rounds = affordable_rounds(p->select, MOST_ENTRIES, 1, MAX_ROUNDS);
     int32_t *variable = dtp_arena_alloc(arena, (size_t)p->n_variables, sizeof *variable);
     const dtp_dual_start none = {0};
     dtp_dual_start start = {
@@ -53,15 +57,27 @@ static dtp_status bound_untied(const dtp_tensor_problem *p, const dtp_tensor_pro
             }
         }
     }
+    if (enough == 0 && dtp_problem_n_entries(tied->select) > LARGE) {
+        start.enough = (int64_t)((1.0 - CLOSE) * (double)cost);
+    }
     if (tied->options.memory_bytes > 0) {
         DTP_TRY(dtp_dual_bound(tied->select, &none, TIED_ROUNDS, bound, err));
-        if ((double)(cost - *bound) > CLOSE * (double)cost) {
-            DTP_TRY(dtp_memory_multipliers(tied->select, MULTIPLIER_ROUNDS, arena,
-                                           &start.n_multipliers, &multipliers, err));
-            start.multipliers = multipliers;
+    }
+    if (tied->options.memory_bytes == 0 || (double)(cost - *bound) <= CLOSE * (double)cost) {
+        return dtp_dual_bound(p->select, &start, rounds, bound, err);
+    }
+    /* Few rounds for the multipliers of a large problem, unless that leaves much. */
+    for (int64_t some = affordable_rounds(tied->select, MULTIPLIER_ENTRIES, LEAST_MULTIPLIER_ROUNDS,
+                                          MULTIPLIER_ROUNDS);
+         ; some = MULTIPLIER_ROUNDS) {
+        DTP_TRY(dtp_memory_multipliers(tied->select, some, arena, &start.n_multipliers,
+                                       &multipliers, err));
+        start.multipliers = multipliers;
+        DTP_TRY(dtp_dual_bound(p->select, &start, rounds, bound, err));
+        if (some == MULTIPLIER_ROUNDS || (double)(cost - *bound) <= MUCH * (double)cost) {
+            return DTP_OK;
         }
     }
-    return dtp_dual_bound(p->select, &start, rounds, bound, err);
 }
 
 dtp_status dtp_tying_bound_find(const dtp_tensor_problem *p, int64_t cost, int64_t enough,
