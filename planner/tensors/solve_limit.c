@@ -184,6 +184,9 @@ static dtp_status search(dtp_planning *p, int64_t usage_limit, dtp_err *err)
         return descend(p, err);
     }
     options.cutoff = cutoff_of(p);
+    if (p->request->of_finer && options.gap < LATER_GAP) { /* nobody reads its certificate */
+        options.gap = LATER_GAP;
+    }
     DTP_TRY(start_from_best(p, &options, err));
     DTP_TRY(dtp_tensor__solve_once(p, &options, SOLVE_FIRST, &r, err));
     const bool searched = dtp_pricer_overlaps(&p->pricer) && r.found &&
