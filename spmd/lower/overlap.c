@@ -225,14 +225,18 @@ static void give_way(ordering *o, int32_t unit, bool tail)
     const int32_t n = dtp_needed_buffers(&o->needed, o->serial, tail ? u->start : u->head,
                                          tail ? u->tail : u->start, 0, o->held);
     int32_t *place = tail ? &o->gaps[unit].to : &o->gaps[unit].from;
-    int32_t gap = tail ? u->start + 1 : u->start;
-    for (int32_t passed; gap != *place; gap += tail ? 1 : -1) {
-        passed = tail ? gap : gap - 1;
-        if ((passed == o->needed.peak_at && eases_peak(o, u, tail, n)) ||
-            !dtp_needed_hold(&o->needed, n, o->held, passed, passed)) {
+    const int32_t step = tail ? 1 : -1, peak = o->needed.peak_at;
+    const int32_t end = tail ? *place : *place - 1; /* of the instructions that are passed */
+    int32_t passed = tail ? u->start + 1 : u->start - 1;
+    for (int32_t until = passed; passed == until && passed != end;) {
+        const bool ahead = tail ? passed < peak && peak < end : passed > peak && peak > end;
+        if (passed == peak && eases_peak(o, u, tail, n)) {
             break;
         }
+        until = ahead ? peak : end;
+        passed = dtp_needed_hold_on(&o->needed, n, o->held, passed, until, step);
     }
+    int32_t gap = tail ? passed : passed + 1;
     gap = tail ? most(gap, u->tail + 1) : least(gap, u->head);
     /* Not between the copies of another unit, which stay together. */
     const dtp_comm_unit *in =

@@ -126,6 +126,50 @@ bool dtp_needed_hold(dtp_needed *needed, int32_t n, const dtp_value_id *roots, i
     return true;
 }
 
+/* The bytes of buffers that are not needed at instruction i yet, where instructions from `from` to
+ * it are held; *change: the next one at which they may be others. */
+static int64_t find_more(const dtp_needed *needed, int32_t n, const dtp_value_id *roots,
+                         int32_t from, int32_t i, int32_t step, int32_t *change)
+{
+    int64_t more = 0;
+    *change = step > 0 ? INT32_MAX : INT32_MIN;
+    for (int32_t k = 0; k < n; k++) {
+        const dtp_need *need = &needed->needs[roots[k]];
+        const bool before = step > 0 ? i < need->first : i > need->last;
+        const bool behind = step > 0 ? i > need->last : i < need->first;
+        int32_t next = *change;
+        if (before && i == from) {
+            next = i + step; /* held there, it is needed up to where it is anyway */
+        } else if (!behind) {
+            next = step > 0 ? need->last + 1 : need->first - 1;
+        }
+        more += (before && i == from) || behind ? need->bytes : 0;
+        *change = step > 0 ? (next < *change ? next : *change) : next > *change ? next : *change;
+    }
+    return more;
+}
+
+int32_t dtp_needed_hold_on(dtp_needed *needed, int32_t n, const dtp_value_id *roots, int32_t from,
+                           int32_t end, int32_t step)
+{
+    int32_t i = from, change = from;
+    int64_t more = 0;
+    for (; i != end; i += step) {
+        if (i == change) {
+            more = find_more(needed, n, roots, from, i, step, &change);
+        }
+        if (more > needed->limit - needed->bytes[i]) {
+            break;
+        }
+        needed->bytes[i] += more;
+    }
+    for (int32_t k = 0; k < n && i != from; k++) {
+        touch(needed, roots[k], from);
+        touch(needed, roots[k], i - step);
+    }
+    return i;
+}
+
 /* ---- units ---- */
 
 bool dtp_instr_is_cast(const dtp_instr *instr)
