@@ -10,8 +10,10 @@
 #include "planner/tensors/step_bound.h"
 #include "planner/tensors/plan_tensor_internal.h"
 
-/* Share of the cost that tying may lose before the problem is solved again in two groups. */
+/* Share of the cost that tying may lose before the problem is solved again in two groups, unless it
+ * has more edge entries. */
 static const double MOST_LOSS = 0.01;
+enum { APART_LARGE = 4000000 };
 
 /* Of the solves for the bound on the step; edge entries above which there are fewer. */
 enum { BOUND_ITERATIONS = 5, BOUND_LARGE = 2000000 };
@@ -331,6 +333,7 @@ static dtp_status solve_tying(dtp_planning *p, dtp_err *err)
     /* A problem has no plans of which an exact form loses something. */
     const bool apart = form == NULL || (form->loses != 0 && form->may_lose == 0);
     return apart && state->has_tying_bound &&
+                   dtp_problem_n_entries(state->problem->select) <= APART_LARGE &&
                    dtp_gap(p->cheapest.cost_ps, state->tying_bound) > MOST_LOSS
                ? solve_apart(p, 2, err)
                : DTP_OK;
