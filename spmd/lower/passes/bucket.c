@@ -32,6 +32,7 @@ typedef struct bucket {
     int32_t place;  /* the first member where they move up, the last one where they move down */
     int32_t closes; /* where they move down: the first instruction that none may pass */
     int64_t bytes;  /* of the larger sides of all members */
+    int32_t first, last; /* members, in the order of units */
 } bucket;
 
 typedef struct sweep {
@@ -50,6 +51,9 @@ typedef struct sweep {
     int32_t n_buckets;
     bucket *buckets;
     int32_t *bucket_of; /* by unit, -1 = none */
+    int32_t *next;      /* by unit: the next member of its bucket, -1 = none */
+    int32_t n_kinds;
+    int32_t *latest; /* by kind of units that may join: its latest bucket */
 } sweep;
 
 /* ---- how far members may move ---- */
@@ -247,9 +251,8 @@ static bool join(sweep *s, int32_t id, int32_t unit)
     if (s->up) {
         fits = fits && !(past && eases_peak(s, unit)) && hold(s, unit, at->head, u->tail);
     }
-    for (int32_t k = 0; k < unit && !s->up && fits; k++) {
-        fits =
-            s->bucket_of[k] != id || (!(past && eases_peak(s, k)) && hold(s, k, at->head, u->tail));
+    for (int32_t k = b->first; k >= 0 && !s->up && fits; k = s->next[k]) {
+        fits = !(past && eases_peak(s, k)) && hold(s, k, at->head, u->tail);
     }
     s->needed.limit = limit;
     if (fits) {
@@ -258,6 +261,8 @@ static bool join(sweep *s, int32_t id, int32_t unit)
         b->place = s->up ? b->place : unit;
         b->closes = s->bound[unit] < b->closes ? s->bound[unit] : b->closes;
         s->bucket_of[unit] = id;
+        s->next[b->last] = unit;
+        b->last = unit;
     }
     return fits;
 }
@@ -265,18 +270,23 @@ static bool join(sweep *s, int32_t id, int32_t unit)
 static void fill_buckets(sweep *s)
 {
     for (int32_t unit = 0; unit < s->n_units; unit++) {
-        s->bucket_of[unit] = -1;
+        s->bucket_of[unit] = s->next[unit] = -1;
         if (!may_join(s, unit)) {
             continue;
         }
-        int32_t id = s->n_buckets - 1; /* the latest of its kind */
-        while (id >= 0 && !alike(s, s->buckets[id].place, unit)) {
-            id--;
+        int32_t kind = s->n_kinds - 1;
+        while (kind >= 0 && !alike(s, s->buckets[s->latest[kind]].place, unit)) {
+            kind--;
         }
-        if (id < 0 || !join(s, id, unit)) {
-            s->bucket_of[unit] = s->n_buckets;
-            s->buckets[s->n_buckets++] = (bucket){
-                .n = 1, .place = unit, .closes = s->bound[unit], .bytes = bytes_of(s, unit)};
+        if (kind < 0 || !join(s, s->latest[kind], unit)) {
+            kind = kind < 0 ? s->n_kinds++ : kind;
+            s->latest[kind] = s->bucket_of[unit] = s->n_buckets;
+            s->buckets[s->n_buckets++] = (bucket){.n = 1,
+                                                  .place = unit,
+                                                  .closes = s->bound[unit],
+                                                  .bytes = bytes_of(s, unit),
+                                                  .first = unit,
+                                                  .last = unit};
         }
     }
 }
@@ -289,7 +299,7 @@ static dtp_status fuse(const sweep *s, int32_t id, dtp_instr *to, int32_t *n_to,
     dtp_instr fused = *start_of(s, b->place);
     dtp_value_id *ids;
     dtp_coll *colls;
-    int32_t m = 0;
+    int32_t m = 0, before = -1;
     DTP_TRY(dtp_program__alloc_ids(s->p, 2 * b->n, &ids, err));
     DTP_TRY(DTP_NEW(s->p->arena, colls, b->n, err));
     fused.coll.count = 0;
@@ -299,29 +309,28 @@ static dtp_status fuse(const sweep *s, int32_t id, dtp_instr *to, int32_t *n_to,
     fused.n_in = fused.n_out = b->n;
     fused.in = ids;
     fused.out = ids + b->n;
-    for (int32_t unit = 0; unit < s->n_units; unit++) {
+    for (int32_t unit = b->first; unit >= 0; unit = s->next[unit]) {
         const dtp_comm_unit *u = &s->units[unit];
-        for (int32_t i = u->head; i < u->start && s->bucket_of[unit] == id; i++) {
+        const dtp_instr *start = start_of(s, unit);
+        for (int32_t i = u->head; i < u->start; i++) {
             to[(*n_to)++] = s->p->instrs[i];
         }
-        if (s->bucket_of[unit] == id) {
-            const dtp_instr *start = start_of(s, unit);
-            ids[m] = start->in[0];
-            ids[b->n + m] = start->out[0];
-            fused.coll.count += start->coll.count;
-            colls[m++] = start->coll;
-        }
+        ids[m] = start->in[0];
+        ids[b->n + m] = start->out[0];
+        fused.coll.count += start->coll.count;
+        colls[m++] = start->coll;
     }
     to[(*n_to)++] = fused;
     /* Sums come last: what is unpacked stands together (spmd/program/program_check.h). */
-    for (int32_t k = 0; k < 2 * s->n_units; k++) {
-        const int32_t unit = k % s->n_units;
+    for (int32_t k = 0; k < 2 * b->n; k++) {
+        const int32_t unit = k == 0 || k == b->n ? b->first : s->next[before];
         const dtp_comm_unit *u = &s->units[unit];
-        for (int32_t i = u->start + 1; i <= u->tail && s->bucket_of[unit] == id; i++) {
-            if (is_sum(&s->p->instrs[i]) == (k >= s->n_units)) {
+        for (int32_t i = u->start + 1; i <= u->tail; i++) {
+            if (is_sum(&s->p->instrs[i]) == (k >= b->n)) {
                 to[(*n_to)++] = s->p->instrs[i];
             }
         }
+        before = unit;
     }
     return DTP_OK;
 }
@@ -402,6 +411,8 @@ static dtp_status run_sweep(dtp_program *p, bool up, int64_t limit, const bool *
     DTP_TRY(DTP_NEW(scratch, s.bound, s.n_units, err));
     DTP_TRY(DTP_NEW(scratch, s.buckets, s.n_units, err));
     DTP_TRY(DTP_NEW(scratch, s.bucket_of, s.n_units, err));
+    DTP_TRY(DTP_NEW(scratch, s.next, s.n_units, err));
+    DTP_TRY(DTP_NEW(scratch, s.latest, s.n_units, err));
     DTP_TRY(find_bounds(&s, scratch, err));
     fill_buckets(&s);
     return write_list(&s, scratch, err);
