@@ -12,7 +12,7 @@
 
 #include "core/base/clones.h"
 
-enum { CHUNK = 128, N_PARTS = 64, MAX_GAPS = 256 };
+enum { CHUNK = 128, N_PARTS = 64, MAX_GAPS = 128 };
 
 typedef struct chunk {
     int32_t n;
@@ -36,11 +36,11 @@ typedef struct gap {
 typedef struct part {
     int32_t n;
     gap gaps[MAX_GAPS]; /* by offset, the last one without end */
-    int64_t taken;      /* bytes between them */
 } part;
 
 struct dtp_first_fit {
-    part *by_part; /* NULL: of so few buffers that one chunk has them all */
+    part *by_part;          /* NULL: of so few buffers that one chunk has them all */
+    int64_t taken[N_PARTS]; /* bytes between the gaps */
     int32_t n_chunks;
     int64_t times;
     chunk *chunks;   /* in no order */
@@ -67,9 +67,9 @@ static int32_t part_of(const dtp_first_fit *f, int32_t time)
     return (int32_t)(k < N_PARTS - 1 ? k : N_PARTS - 1);
 }
 
-static uint64_t parts_of(const dtp_first_fit *f, int32_t first, int32_t last)
+static uint64_t mask_of(int32_t from, int32_t to)
 {
-    return (UINT64_MAX >> (N_PARTS - 1 - part_of(f, last))) & (UINT64_MAX << part_of(f, first));
+    return (UINT64_MAX >> (N_PARTS - 1 - to)) & (UINT64_MAX << from);
 }
 
 /* Buffers from `from` on leave the chunk of a summary, which is made anew. */
@@ -86,7 +86,7 @@ static void forget_from(const dtp_first_fit *f, summary *s, int32_t from)
     s->parts = 0;
     for (int32_t i = 0; i < from; i++) {
         s->most = c->end[i] > s->most ? c->end[i] : s->most;
-        s->parts |= parts_of(f, c->first[i], c->last[i]);
+        s->parts |= mask_of(part_of(f, c->first[i]), part_of(f, c->last[i]));
     }
 }
 
@@ -98,7 +98,7 @@ void dtp_first_fit_clear(dtp_first_fit *f)
     for (int32_t k = 0; k < N_PARTS && f->by_part != NULL; k++) {
         f->by_part[k].n = 1;
         f->by_part[k].gaps[0] = (gap){0, INT64_MAX};
-        f->by_part[k].taken = 0;
+        f->taken[k] = 0;
     }
 }
 
@@ -130,9 +130,10 @@ static int64_t lift(const part *x, int64_t bytes, int64_t offset)
     return offset;
 }
 
-/* Takes bytes that lie in one gap. */
-static void take(part *x, int64_t begin, int64_t end)
+/* Takes bytes that lie in one gap of a part. */
+static void take(dtp_first_fit *f, int32_t p, int64_t begin, int64_t end)
 {
+    part *x = &f->by_part[p];
     const int32_t k = gap_at(x, begin);
     const gap below = {x->gaps[k].begin, begin}, above = {end, x->gaps[k].end};
     const int32_t n_below = below.begin < below.end ? 1 : 0;
@@ -148,18 +149,17 @@ static void take(part *x, int64_t begin, int64_t end)
         x->gaps[k + n_below] = above;
     }
     x->n += n - 1;
-    x->taken += end - begin;
+    f->taken[p] += end - begin;
 }
 
-/* The fullest part that a buffer touches; NULL: none is kept. */
-static const part *fullest(const dtp_first_fit *f, int32_t first, int32_t last)
+/* The fullest one of some parts; NULL: none is kept. */
+static const part *fullest(const dtp_first_fit *f, int32_t from, int32_t to)
 {
-    const int32_t to = part_of(f, last);
-    const part *x = f->by_part != NULL ? &f->by_part[to] : NULL;
-    for (int32_t k = part_of(f, first); k < to && x != NULL; k++) {
-        x = f->by_part[k].taken > x->taken ? &f->by_part[k] : x;
+    int32_t at = to;
+    for (int32_t k = from; k < to; k++) {
+        at = f->taken[k] > f->taken[at] ? k : at;
     }
-    return x;
+    return f->by_part != NULL ? &f->by_part[at] : NULL;
 }
 
 /* ---- where a buffer goes ---- */
@@ -234,8 +234,9 @@ static summary *summary_for(dtp_first_fit *f, int64_t offset)
 
 static int64_t find_offset(const dtp_first_fit *f, int64_t bytes, int32_t first, int32_t last)
 {
-    const uint64_t parts = parts_of(f, first, last);
-    const part *full = fullest(f, first, last);
+    const int32_t from = part_of(f, first), to = part_of(f, last);
+    const uint64_t parts = mask_of(from, to);
+    const part *full = fullest(f, from, to);
     int64_t offset = lift(full, bytes, 0);
     for (int32_t i = 0; i < f->n_chunks; i++) {
         const summary *s = &f->sorted[i];
@@ -255,6 +256,7 @@ static int64_t find_offset(const dtp_first_fit *f, int64_t bytes, int32_t first,
 int64_t dtp_first_fit_place(dtp_first_fit *f, int64_t bytes, int32_t first, int32_t last)
 {
     const int64_t offset = find_offset(f, bytes, first, last);
+    const int32_t from = part_of(f, first), to = part_of(f, last);
     summary *s = summary_for(f, offset);
     chunk *c = s->of;
     int32_t i = c->n;
@@ -271,10 +273,9 @@ int64_t dtp_first_fit_place(dtp_first_fit *f, int64_t bytes, int32_t first, int3
     c->n++;
     s->begin = c->begin[0];
     s->most = c->end[i] > s->most ? c->end[i] : s->most;
-    s->parts |= parts_of(f, first, last);
-    const int32_t to = f->by_part != NULL ? part_of(f, last) : 0;
-    for (int32_t k = part_of(f, first) + 1; k < to; k++) {
-        take(&f->by_part[k], offset, offset + bytes);
+    s->parts |= mask_of(from, to);
+    for (int32_t k = from + 1; k < to && f->by_part != NULL; k++) {
+        take(f, k, offset, offset + bytes);
     }
     return offset;
 }
