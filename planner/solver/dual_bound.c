@@ -14,7 +14,7 @@ static const double LEAST_GAIN = 1e-5;
 static const double MOST_MULTIPLIER = 1e12;
 
 /* Of an ascent up to a bound that is enough, so many rounds are made at a time. */
-enum { TIED_ROUNDS = 60, ROUNDS_AT_A_TIME = 4 };
+enum { TIED_ROUNDS = 60, ROUNDS_AT_A_TIME = 2 };
 
 typedef struct ascent {
     solver_reduced *w;

@@ -8,8 +8,9 @@ enum { MAX_ROUNDS = 40, TIED_ROUNDS = 20, MULTIPLIER_ROUNDS = 400, LEAST_MULTIPL
 
 /* Work units of an ascent over all instances, about, and of one for multipliers. */
 static const int64_t MOST_ENTRIES = 4000000000, MULTIPLIER_ENTRIES = 1000000000;
-/* Edge entries of the tied problem above which a bound is good enough that is CLOSE. */
+/* Edge entries of the tied problem above which a bound is good enough that is NEAR. */
 static const int64_t LARGE = 2000000;
+static const double NEAR = 0.005;
 /* A distance between cost and bound of the tied problem, as a share, that needs no multipliers of
  * the limit. */
 static const double CLOSE = 5e-4;
@@ -58,7 +59,7 @@ static dtp_status bound_untied(const dtp_tensor_problem *p, const dtp_tensor_pro
         }
     }
     if (enough == 0 && dtp_problem_n_entries(tied->select) > LARGE) {
-        start.enough = (int64_t)((1.0 - CLOSE) * (double)cost);
+        start.enough = (int64_t)((1.0 - NEAR) * (double)cost);
     }
     if (tied->options.memory_bytes > 0) {
         DTP_TRY(dtp_dual_bound(tied->select, &none, TIED_ROUNDS, bound, err));
