@@ -33,8 +33,8 @@ static void *run_search(void *user)
     return NULL;
 }
 
-/* Both sides, each on its snapshot, or the ascent alone while there is no search; then they exchange
- * what they found. */
+/* Both sides, each on its snapshot, or the ascent alone while there is no search; then they
+ * exchange what they found. */
 static dtp_status epoch(solver_state *v, solver_reduced *w, primal_search *h, int64_t *bound,
                         dtp_err *err)
 {

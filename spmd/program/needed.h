@@ -37,8 +37,8 @@ int32_t dtp_needed_buffers(const dtp_needed *needed, const dtp_instr *instrs, in
 bool dtp_needed_hold(dtp_needed *needed, int32_t n, const dtp_value_id *roots, int32_t first,
                      int32_t last);
 
-/* Needs n buffers at instructions from, from + step, ... before `end`, step 1 or -1, as well, one by
- * one as far as the limit allows; the first one that it does not, or `end`. */
+/* Needs n buffers at instructions from, from + step, ... before `end`, step 1 or -1, as well, one
+ * by one as far as the limit allows; the first one that it does not, or `end`. */
 int32_t dtp_needed_hold_on(dtp_needed *needed, int32_t n, const dtp_value_id *roots, int32_t from,
                            int32_t end, int32_t step);
 

@@ -168,8 +168,8 @@ static int64_t lowest_offset(const dtp_interval *items, int32_t n)
 }
 
 /* As in training: what the forward pass keeps is needed in turn, the first for longest, beside
- * short ones. Or, `striped`, every other one is needed always, the rest in the first half alone: then the
- * second half has hundreds of gaps. */
+ * short ones. Or, `striped`, every other one is needed always, the rest in the first half alone:
+ * then the second half has hundreds of gaps. */
 static void long_items(dtp_interval *items, int32_t n, bool striped, uint64_t *seed)
 {
     random_items(items, n, 400, seed);
