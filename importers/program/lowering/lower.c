@@ -135,6 +135,15 @@ dtp_status dtp_whole(dtp_lowering *l, dtp_use *use, dtp_err *err)
     return dtp_emit_one(l, op, op, &use->id, dims, "", err);
 }
 
+bool dtp_same_axis(const dtp_importer *m, int32_t a, int32_t b, int32_t axis)
+{
+    int32_t one[DTP_FLAT_PARTS], other[DTP_FLAT_PARTS];
+    const int32_t n = dtp_axis_leaves(&m->axes, 1, &m->axes.of[a][axis], one, DTP_FLAT_PARTS);
+    return n > 0 &&
+           n == dtp_axis_leaves(&m->axes, 1, &m->axes.of[b][axis], other, DTP_FLAT_PARTS) &&
+           memcmp(one, other, (size_t)n * sizeof one[0]) == 0;
+}
+
 dtp_status dtp_only_operand(dtp_lowering *l, dtp_err *err)
 {
     DTP_TRY(dtp_groups_of(l, l->x, l->firsts, err));

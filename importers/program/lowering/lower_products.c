@@ -89,15 +89,6 @@ dtp_status dtp_lower_patches(dtp_lowering *l, dtp_err *err)
 
 /* ---- attention ---- */
 
-bool dtp_same_axis(const dtp_importer *m, int32_t a, int32_t b, int32_t axis)
-{
-    int32_t one[DTP_FLAT_PARTS], other[DTP_FLAT_PARTS];
-    const int32_t n = dtp_axis_leaves(&m->axes, 1, &m->axes.of[a][axis], one, DTP_FLAT_PARTS);
-    return n > 0 &&
-           n == dtp_axis_leaves(&m->axes, 1, &m->axes.of[b][axis], other, DTP_FLAT_PARTS) &&
-           memcmp(one, other, (size_t)n * sizeof one[0]) == 0;
-}
-
 typedef struct attention {
     int32_t q, k, v, mask;
     int32_t length, feature; /* axes */
