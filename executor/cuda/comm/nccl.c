@@ -15,9 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
-#include "core/base/clock.h"
 #include "executor/cuda/comm/nccl_internal.h"
 #include "executor/cuda/kernels/combine.h"
 
@@ -28,7 +26,7 @@ typedef struct shared {
     struct shared *next;
 } shared;
 
-struct dtp_nccl__transport {
+typedef struct nccl_transport {
     dtp_cuda_flights flights;
     dtp_nccl__mail mail;
     dtp_nccl nccl;
@@ -36,13 +34,13 @@ struct dtp_nccl__transport {
     void *keys;               /* KEY_BYTES, once there is a communicator */
     bool broken;
     shared *arenas;
-};
+} nccl_transport;
 
 /* ---- calls ---- */
 
 /* Gives up what was started: nothing is touched any more. As a group, since NCCL waits for the
  * device: every communicator gets the order to end before one of them is waited for. */
-static void stop(dtp_nccl__transport *x)
+static void stop(nccl_transport *x)
 {
     x->broken = true;
     (void)x->nccl.GroupStart();
@@ -56,44 +54,10 @@ static void stop(dtp_nccl__transport *x)
     (void)x->nccl.GroupEnd();
 }
 
-static dtp_status fail(const dtp_nccl__transport *x, ncclResult_t code, const char *call,
-                       ncclComm_t c, dtp_err *err)
-{
-    const char *more = c != NULL ? x->nccl.GetLastError(c) : "";
-    return DTP_FAIL(err, DTP_COMM, "rank %d: NCCL: %s: %s%s%.500s", x->flights.comm->rank, call,
-                    x->nccl.GetErrorString(code), more[0] != '\0' ? ": " : "", more);
-}
-
-/* Whether a peer is known to have failed. */
-static dtp_status look(const dtp_nccl__transport *x, dtp_err *err)
-{
-    dtp_comm *comm = x->flights.comm;
-    return comm->ops->look != NULL ? comm->ops->look(comm, err) : DTP_OK;
-}
-
-dtp_status dtp_nccl__settle(const dtp_nccl__transport *x, ncclComm_t c, ncclResult_t code,
-                            const char *call, dtp_err *err)
-{
-    const double start = dtp_now_s(), limit_s = x->flights.comm->timeout_s;
-    while (code == ncclInProgress) {
-        const ncclResult_t asked = x->nccl.CommGetAsyncError(c, &code);
-        code = asked != ncclSuccess ? asked : code;
-        if (code == ncclInProgress) {
-            DTP_TRY(look(x, err));
-            if (dtp_now_s() - start > limit_s) {
-                return DTP_FAIL(err, DTP_COMM, "rank %d: NCCL: %s is not done after %g s",
-                                x->flights.comm->rank, call, limit_s);
-            }
-            (void)nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL);
-        }
-    }
-    return code == ncclSuccess ? DTP_OK : fail(x, code, call, c, err);
-}
-
 /* ---- communicators ---- */
 
 /* Whether a group gets a communicator: one of a single rank only where a switch says so. */
-static bool needs_nccl(const dtp_nccl__transport *x, dtp_mesh_set set)
+static bool needs_nccl(const nccl_transport *x, dtp_mesh_set set)
 {
     return x->flights.cuda->nccl_alone || dtp_mesh_set_size(&x->flights.comm->mesh, set) > 1;
 }
@@ -101,7 +65,7 @@ static bool needs_nccl(const dtp_nccl__transport *x, dtp_mesh_set set)
 static dtp_status nccl_prepare(dtp_transport *t, dtp_mesh_set set, dtp_err *err)
 {
     enum { WORDS = sizeof(ncclUniqueId) / sizeof(int64_t) };
-    dtp_nccl__transport *x = t->self;
+    nccl_transport *x = t->self;
     dtp_comm *comm = x->flights.comm;
     DTP_TRY(dtp_comm__check_set(comm, set, err));
     const int32_t n = dtp_mesh_set_size(&comm->mesh, set);
@@ -127,15 +91,17 @@ static dtp_status nccl_prepare(dtp_transport *t, dtp_mesh_set set, dtp_err *err)
                             .count = WORDS + 1};
     DTP_TRY(comm->ops->run(comm, &share, words, words, err));
     if (words[WORDS] != 1) {
-        return me == 0 ? fail(x, code, "ncclGetUniqueId", NULL, err)
-                       : DTP_FAIL(err, DTP_COMM, "rank %d: NCCL: member 0 made no identifier",
-                                  comm->rank);
+        return me == 0
+                   ? dtp_nccl__fail(&x->nccl, x->flights.comm, code, "ncclGetUniqueId", NULL, err)
+                   : DTP_FAIL(err, DTP_COMM, "rank %d: NCCL: member 0 made no identifier",
+                              comm->rank);
     }
     memcpy(&id, words, sizeof id);
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 0;
     code = x->nccl.CommInitRankConfig(&x->comms[set], n, id, me, &config);
-    return dtp_nccl__settle(x, x->comms[set], code, "ncclCommInitRankConfig", err);
+    return dtp_nccl__settle(&x->nccl, x->flights.comm, x->comms[set], code,
+                            "ncclCommInitRankConfig", err);
 }
 
 /* ---- collectives ---- */
@@ -212,7 +178,7 @@ static bool has_keys(const dtp_coll *coll)
 }
 
 /* `n` elements of such a collective from `at` on. */
-static dtp_status put_keys(const dtp_nccl__transport *x, const group *g, const dtp_coll *coll,
+static dtp_status put_keys(const nccl_transport *x, const group *g, const dtp_coll *coll,
                            const dtp_coll_ends *ends, int64_t at, int64_t n, dtp_err *err)
 {
     const bool scatters = coll->kind == DTP_REDUCE_SCATTER;
@@ -229,13 +195,14 @@ static dtp_status put_keys(const dtp_nccl__transport *x, const group *g, const d
     const ncclResult_t code =
         scatters ? x->nccl.ReduceScatter(keys, result, (size_t)n, type, op, g->c, g->queue)
                  : x->nccl.AllReduce(keys, result, (size_t)n, type, op, g->c, g->queue);
-    DTP_TRY(dtp_nccl__settle(x, g->c, code, dtp_coll_name(coll->kind), err));
+    DTP_TRY(
+        dtp_nccl__settle(&x->nccl, x->flights.comm, g->c, code, dtp_coll_name(coll->kind), err));
     DTP_CUDA_TRY(err, dtp_cuda_from_keys(g->queue, (int32_t)coll->dtype, (int32_t)coll->op, n,
                                          result, (char *)ends->out + at * width));
     return DTP_OK;
 }
 
-static dtp_status put_extrema(const dtp_nccl__transport *x, const group *g, const dtp_coll *coll,
+static dtp_status put_extrema(const nccl_transport *x, const group *g, const dtp_coll *coll,
                               const dtp_coll_ends *ends, dtp_err *err)
 {
     const int64_t room = KEY_BYTES / 8 / (coll->kind == DTP_REDUCE_SCATTER ? g->n + 1 : 1);
@@ -249,7 +216,7 @@ static dtp_status put_extrema(const dtp_nccl__transport *x, const group *g, cons
     return DTP_OK;
 }
 
-static dtp_status put_group(const dtp_nccl__transport *x, const dtp_coll *coll,
+static dtp_status put_group(const nccl_transport *x, const dtp_coll *coll,
                             const dtp_coll_ends *ends, dtp_err *err)
 {
     const dtp_comm *comm = x->flights.comm;
@@ -268,8 +235,8 @@ static dtp_status put_group(const dtp_nccl__transport *x, const dtp_coll *coll,
         }
     }
     const ncclResult_t end = x->nccl.GroupEnd();
-    return dtp_nccl__settle(x, g.c, code != ncclSuccess ? code : end, dtp_coll_name(coll->kind),
-                            err);
+    return dtp_nccl__settle(&x->nccl, x->flights.comm, g.c, code != ncclSuccess ? code : end,
+                            dtp_coll_name(coll->kind), err);
 }
 
 static bool is_strided(const dtp_coll *coll)
@@ -285,7 +252,7 @@ static bool is_strided(const dtp_coll *coll)
 static dtp_status nccl_start(dtp_transport *t, const dtp_coll *coll, const dtp_coll_ends *ends,
                              dtp_request *request, dtp_err *err)
 {
-    dtp_nccl__transport *x = t->self;
+    nccl_transport *x = t->self;
     dtp_cuda_flights *f = &x->flights;
     DTP_TRY(dtp_comm__can_reduce(coll, err));
     DTP_TRY(dtp_comm__check_set(f->comm, coll->set, err));
@@ -304,7 +271,7 @@ static dtp_status nccl_start(dtp_transport *t, const dtp_coll *coll, const dtp_c
 
 static dtp_status nccl_wait(dtp_transport *t, dtp_request *request, dtp_err *err)
 {
-    dtp_nccl__transport *x = t->self;
+    nccl_transport *x = t->self;
     return dtp_cuda_flight_wait(&x->flights, request, err);
 }
 
@@ -315,7 +282,7 @@ static dtp_status nccl_wait(dtp_transport *t, dtp_request *request, dtp_err *err
 static void *nccl_register_memory(dtp_transport *t, size_t bytes)
 {
     enum { LARGE = 1 << 23 };
-    dtp_nccl__transport *x = t->self;
+    nccl_transport *x = t->self;
     void *memory = NULL;
     const bool uses = needs_nccl(x, dtp_comm_all(x->flights.comm));
     shared *s = bytes >= LARGE && uses ? calloc(1, sizeof *s) : NULL;
@@ -330,7 +297,7 @@ static void *nccl_register_memory(dtp_transport *t, size_t bytes)
 
 static bool nccl_release_memory(dtp_transport *t, void *ptr)
 {
-    dtp_nccl__transport *x = t->self;
+    nccl_transport *x = t->self;
     shared **at = &x->arenas;
     while (*at != NULL && (*at)->memory != ptr) {
         at = &(*at)->next;
@@ -349,7 +316,7 @@ static bool nccl_release_memory(dtp_transport *t, void *ptr)
 
 /* What another rank does while this one is late in `coll`, NULL: one of a recording. Ends with a
  * message in any case. */
-static dtp_status ask(dtp_nccl__transport *x, const char *late, const dtp_coll *coll, dtp_err *err)
+static dtp_status ask(nccl_transport *x, const char *late, const dtp_coll *coll, dtp_err *err)
 {
     enum { WORDS = sizeof(dtp_coll) / sizeof(int64_t), PATIENCE_S = 5 };
     dtp_comm *comm = x->flights.comm;
@@ -381,7 +348,7 @@ static dtp_status ask(dtp_nccl__transport *x, const char *late, const dtp_coll *
 
 static dtp_status nccl_poll(dtp_transport *t, double waited_s, const dtp_request **at, dtp_err *err)
 {
-    dtp_nccl__transport *x = t->self;
+    nccl_transport *x = t->self;
     char late[DTP_ERR_MSG_BYTES];
     const dtp_coll *coll;
     if (x->broken) {
@@ -391,7 +358,7 @@ static dtp_status nccl_poll(dtp_transport *t, double waited_s, const dtp_request
     bool waits;
     DTP_TRY(dtp_cuda_flights_look(&x->flights, waited_s, late, at, &coll, err));
     DTP_TRY(dtp_nccl__look_at_messages(&x->mail, &waits, &message, err));
-    DTP_TRY(at != NULL && (*at != NULL || waits) ? look(x, err) : DTP_OK);
+    DTP_TRY(at != NULL && (*at != NULL || waits) ? dtp_nccl__look(x->flights.comm, err) : DTP_OK);
     if (late[0] == '\0' && message.kind != DTP_N_COLLS) {
         coll = &message;
         dtp_comm__describe_late(&x->flights.comm->mesh, 0, NULL, x->flights.comm->rank, coll,
@@ -404,7 +371,8 @@ static dtp_status nccl_poll(dtp_transport *t, double waited_s, const dtp_request
             code = asked != ncclSuccess ? asked : code;
         }
         if (code != ncclSuccess && code != ncclInProgress) {
-            return fail(x, code, "a collective", x->comms[s], err);
+            return dtp_nccl__fail(&x->nccl, x->flights.comm, code, "a collective", x->comms[s],
+                                  err);
         }
     }
     return late[0] == '\0' ? DTP_OK : ask(x, late, coll, err);
@@ -418,13 +386,13 @@ static void nccl_abort(dtp_transport *t, const char *why)
 
 static dtp_status nccl_connect(dtp_transport *t, int32_t n, const dtp_message *ends, dtp_err *err)
 {
-    dtp_nccl__transport *x = t->self;
+    nccl_transport *x = t->self;
     return dtp_nccl__connect(&x->mail, n, ends, err);
 }
 
 static dtp_status nccl_post(dtp_transport *t, dtp_message *m, dtp_err *err)
 {
-    dtp_nccl__transport *x = t->self;
+    nccl_transport *x = t->self;
     return x->broken ? DTP_FAIL(err, DTP_COMM, "rank %d: NCCL: its communicators were given up",
                                 x->flights.comm->rank)
                      : dtp_nccl__post(&x->mail, m, err);
@@ -432,17 +400,17 @@ static dtp_status nccl_post(dtp_transport *t, dtp_message *m, dtp_err *err)
 
 static dtp_status nccl_finish(dtp_transport *t, dtp_message *m, dtp_err *err)
 {
-    dtp_nccl__transport *x = t->self;
+    nccl_transport *x = t->self;
     return dtp_nccl__finish(&x->mail, m, err);
 }
 
 static void nccl_destroy(dtp_transport *t)
 {
-    dtp_nccl__transport *x = t->self;
+    nccl_transport *x = t->self;
     for (int32_t s = 0; s < N_SETS; s++) {
         const ncclComm_t c = x->comms[s];
-        if (c != NULL &&
-            dtp_nccl__settle(x, c, x->nccl.CommFinalize(c), "ncclCommFinalize", NULL) == DTP_OK) {
+        if (c != NULL && dtp_nccl__settle(&x->nccl, x->flights.comm, c, x->nccl.CommFinalize(c),
+                                          "ncclCommFinalize", NULL) == DTP_OK) {
             (void)x->nccl.CommDestroy(c);
             x->comms[s] = NULL;
         }
@@ -473,12 +441,12 @@ dtp_status dtp_cuda_nccl_create(dtp_comm *comm, dtp_cuda *cuda, dtp_transport *o
 {
     dtp_nccl nccl;
     DTP_TRY(dtp_nccl_open(&nccl, err));
-    dtp_nccl__transport *x = calloc(1, sizeof *x);
+    nccl_transport *x = calloc(1, sizeof *x);
     DTP_TRY(DTP_MEMORY(err, x));
     x->flights = (dtp_cuda_flights){.cuda = cuda, .comm = comm};
     x->nccl = nccl;
-    x->mail = (dtp_nccl__mail){
-        .of = x, .nccl = &x->nccl, .cuda = cuda, .comm = comm, .host = comm->transport};
+    x->mail =
+        (dtp_nccl__mail){.nccl = &x->nccl, .cuda = cuda, .comm = comm, .host = comm->transport};
     *out = (dtp_transport){.ops = &nccl_ops,
                            .caps = {.asynchronous = true, .queued = true, .captured = true},
                            .self = x};

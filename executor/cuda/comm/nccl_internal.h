@@ -1,17 +1,16 @@
-/* Shared by the files of the NCCL transport: nccl_messages.c, and above it nccl.c. */
+/* Shared by the files of the NCCL transport: nccl_calls.c, nccl_messages.c, and above
+ * them nccl.c. */
 #ifndef DTP_EXECUTOR_CUDA_COMM_NCCL_INTERNAL_H
 #define DTP_EXECUTOR_CUDA_COMM_NCCL_INTERNAL_H
 
 #include "executor/cuda/comm/comm.h"
 #include "executor/cuda/comm/nccl_library.h"
 
-typedef struct dtp_nccl__transport dtp_nccl__transport;
 typedef struct dtp_nccl__channel dtp_nccl__channel;
 typedef struct dtp_nccl__end dtp_nccl__end;
 
 /* Messages of a rank. */
 typedef struct dtp_nccl__mail {
-    const dtp_nccl__transport *of;
     const dtp_nccl *nccl;
     dtp_cuda *cuda;
     dtp_comm *comm;
@@ -25,8 +24,13 @@ typedef struct dtp_nccl__mail {
     uint64_t n_posted;
 } dtp_nccl__mail;
 
+/* The words of a call that failed, on c or NULL: DTP_COMM. */
+dtp_status dtp_nccl__fail(const dtp_nccl *nccl, const dtp_comm *comm, ncclResult_t code,
+                          const char *call, ncclComm_t c, dtp_err *err) DTP_MUST_CHECK;
+/* Whether a peer is known to have failed. */
+dtp_status dtp_nccl__look(dtp_comm *comm, dtp_err *err) DTP_MUST_CHECK;
 /* The result of a call on c, once it is there. */
-dtp_status dtp_nccl__settle(const dtp_nccl__transport *x, ncclComm_t c, ncclResult_t code,
+dtp_status dtp_nccl__settle(const dtp_nccl *nccl, dtp_comm *comm, ncclComm_t c, ncclResult_t code,
                             const char *call, dtp_err *err) DTP_MUST_CHECK;
 
 /* Slots of dtp_transport_ops. */

@@ -77,11 +77,13 @@ static dtp_status open_channels(dtp_nccl__mail *mail, dtp_err *err)
         DTP_CUDA_TRY(err, cudaStreamCreateWithFlags(&c->queue, cudaStreamNonBlocking));
         code = mail->nccl->CommInitRankConfig(&c->comm, 2, c->id, c->sends ? 0 : 1, &config);
         if (code != ncclSuccess && code != ncclInProgress) {
-            return dtp_nccl__settle(mail->of, c->comm, code, "ncclCommInitRankConfig", err);
+            return dtp_nccl__settle(mail->nccl, mail->comm, c->comm, code, "ncclCommInitRankConfig",
+                                    err);
         }
     }
     for (dtp_nccl__channel *c = mail->channels; c != NULL; c = c->next) {
-        DTP_TRY(dtp_nccl__settle(mail->of, c->comm, ncclInProgress, "ncclCommInitRankConfig", err));
+        DTP_TRY(dtp_nccl__settle(mail->nccl, mail->comm, c->comm, ncclInProgress,
+                                 "ncclCommInitRankConfig", err));
     }
     code = mail->nccl->GroupStart();
     at = mail->probe;
@@ -93,7 +95,7 @@ static dtp_status open_channels(dtp_nccl__mail *mail, dtp_err *err)
     const ncclResult_t end = mail->nccl->GroupEnd();
     code = code != ncclSuccess ? code : end;
     for (dtp_nccl__channel *c = mail->channels; c != NULL; c = c->next) {
-        DTP_TRY(dtp_nccl__settle(mail->of, c->comm, code, "connecting", err));
+        DTP_TRY(dtp_nccl__settle(mail->nccl, mail->comm, c->comm, code, "connecting", err));
     }
     return DTP_OK;
 }
@@ -212,7 +214,7 @@ dtp_status dtp_nccl__post(dtp_nccl__mail *mail, dtp_message *m, dtp_err *err)
         const ncclResult_t code =
             m->sends ? mail->nccl->Send(m->data, n, ncclUint8, 1, c->comm, c->queue)
                      : mail->nccl->Recv(m->data, n, ncclUint8, 0, c->comm, c->queue);
-        DTP_TRY(dtp_nccl__settle(mail->of, c->comm, code, "a message", err));
+        DTP_TRY(dtp_nccl__settle(mail->nccl, mail->comm, c->comm, code, "a message", err));
     }
     DTP_CUDA_TRY(err, cudaEventRecord(end->gone, c->queue));
     return DTP_OK;
@@ -266,7 +268,7 @@ dtp_status dtp_nccl__look_at_messages(dtp_nccl__mail *mail, bool *waits, dtp_col
         const ncclResult_t asked = mail->nccl->CommGetAsyncError(c->comm, &code);
         code = asked != ncclSuccess ? asked : code;
         if (code != ncclSuccess && code != ncclInProgress) {
-            return dtp_nccl__settle(mail->of, c->comm, code, "a message", err);
+            return dtp_nccl__settle(mail->nccl, mail->comm, c->comm, code, "a message", err);
         }
     }
     DTP_TRY(retire(mail, err));
@@ -302,7 +304,7 @@ void dtp_nccl__close_messages(dtp_nccl__mail *mail)
     while (mail->channels != NULL) {
         dtp_nccl__channel *c = mail->channels;
         if (c->comm != NULL &&
-            dtp_nccl__settle(mail->of, c->comm, mail->nccl->CommFinalize(c->comm),
+            dtp_nccl__settle(mail->nccl, mail->comm, c->comm, mail->nccl->CommFinalize(c->comm),
                              "ncclCommFinalize", NULL) == DTP_OK) {
             (void)mail->nccl->CommDestroy(c->comm);
         } else if (c->comm != NULL) {
