@@ -382,12 +382,14 @@ dtp_status dtp_session__finish_chunks(dtp_session *s, dtp_runner_times *times, d
         DTP_TRY(dtp_runner_finish(s->runner, &own, raw, err));
         /* on a queue chunks have times from the same begin to the same end */
         times->total_s = queue ? fmax(times->total_s, own.total_s) : times->total_s + own.total_s;
+        times->compute_s += own.compute_s;
         times->comm_s += own.comm_s;
-        times->compute_s = times->total_s - times->comm_s;
         *loss = v >= 0 ? dtp_element(s->program->values[v].type.dtype, &raw[0], 0) : *loss;
         *norm = n >= 0 ? dtp_element(s->program->values[n].type.dtype, &raw[1], 0) : *norm;
     }
-    if (s->pipeline.stages != NULL && s->backend->ops->queue == NULL) {
+    if (s->pipeline.stages != NULL && queue) {
+        times->compute_s = (double)NAN; /* a queue does not tell what of it is waiting */
+    } else if (s->pipeline.stages != NULL) {
         times->total_s = s->pipeline.step_s; /* with what the stage waits for others */
     }
     return DTP_OK;
