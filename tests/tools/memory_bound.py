@@ -51,7 +51,7 @@ def main():
                 code, err, peak = run([dtplan, command, path] + options, path)
                 # beside the problem: what the process has anyway, and a tenth for the buffers of its allocator
                 most = least + limit + limit // 10 + 8 * MIB
-                said = re.fullmatch(r"dtplan: (\S+):1:\d+: problem\.nodes\.\w+\S*: up to here the problem takes (\d+) "
+                said = re.fullmatch(r"(?:solving, \d+ s\n)*dtplan: (\S+):1:\d+: problem\.nodes\.\w+\S*: up to here the problem takes (\d+) "
                                     r"bytes of memory, the limit \(--max-problem\) is (\d+)\n", err)
                 ok = code == 2 and said and said[1] == path and int(said[2]) > int(said[3]) == limit
                 ok = ok and (small or peak <= most)
