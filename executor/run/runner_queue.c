@@ -14,7 +14,7 @@ dtp_status dtp_runner__open_queue(dtp_runner *r, dtp_err *err)
 {
     const dtp_queue_ops *queue = r->backend->ops->queue;
     const size_t n = (size_t)dtp_program_microbatches(r->program);
-    const size_t n_marks = (size_t)(r->program->n_instrs + r->n_sections);
+    const size_t n_marks = (size_t)r->program->n_instrs + (size_t)r->n_sections;
     const size_t words = 2 * (size_t)r->state.n_words * sizeof(dtp_error_word);
     DTP_TRY(DTP_NEW(r->arena, r->parts, n * (size_t)r->n_sections, err));
     for (int32_t k = 0; k < 2; k++) {

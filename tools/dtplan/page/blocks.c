@@ -199,7 +199,7 @@ static double put_block(const block_drawing *b, int32_t block, double y)
 dtp_status page_blocks(const page_input *in, dtp_strbuf *out, dtp_err *err)
 {
     const dtp_pipeline *pipeline = in->job->pipeline;
-    dtp_comm_report *comm;
+    dtp_comm_report *comm = NULL;
     dtp_strbuf rows = {0};
     dtp_arena *arena = dtp_arena_create();
     block_drawing b = {.in = in,

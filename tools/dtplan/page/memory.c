@@ -71,7 +71,8 @@ static dtp_status find_held(const page_input *in, int32_t stage, dtp_arena *aren
     const dtp_pipeline *pipeline = in->job->pipeline;
     const int32_t n_stages = pipeline != NULL ? pipeline->table.n_stages : 1;
     *h = (held){.n = pipeline != NULL ? pipeline->n / n_stages : 1};
-    DTP_TRY(DTP_NEW(arena, h->bytes, h->n, err));
+    h->bytes = dtp_arena_alloc(arena, (size_t)h->n, sizeof(void *));
+    DTP_TRY(DTP_MEMORY(err, h->bytes));
     DTP_TRY(DTP_NEW(arena, h->own, h->n, err));
     for (int32_t c = 0; c < h->n; c++) {
         const dtp_program *p =
