@@ -321,8 +321,8 @@ static dtp_status add_node(micro_work *w, dtp_node_id n, dtp_err *err)
     const dtp_node *node = &w->g->nodes[n];
     dtp_tensor_id in[DTP_MAX_OP_IN];
     dtp_node_spec spec = dtp_graph_copy_spec(&w->copy, n, in);
-    if ((node->op->flags & DTP_OP_IN_TRAINING) != 0 &&
-        w->parts.part[node->in[0]] == DTP_ROWS_SUM && w->parts.statistic[node->in[0]]) {
+    if ((node->op->flags & DTP_OP_IN_TRAINING) != 0 && w->parts.part[node->in[0]] == DTP_ROWS_SUM &&
+        w->parts.statistic[node->in[0]]) {
         return take_statistic(w, n, err);
     }
     for (int32_t i = 0; i < node->n_in; i++) {
