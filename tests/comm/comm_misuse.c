@@ -61,7 +61,7 @@ static dtp_status barrier_or_not(dtp_comm *c, void *user, dtp_err *err)
     dtp_err said = {0};
     dtp_status s =
         c->rank == 0 ? c->ops->barrier(c, &said) : collective(c, DTP_ALL_TO_ALL, 1, COUNT, &said);
-    return expect(c, s, &said, "rank 0: barrier", "rank 1: all_to_all", err);
+    return expect(c, s, &said, "rank 0: barrier", ": all_to_all", err); /* of any other rank */
 }
 
 /* Rank 0 makes fewer calls than the others. */
