@@ -18,7 +18,8 @@
  * bound where no bound is asked for. */
 enum {
     MAX_ROUNDS = 12,
-    MAX_LOWERED = 2,
+    MAX_LOWERED = 6,
+    CORRECTED_STARTS = 4,
     LATER_ITERATIONS = 10,
     BELOW_ITERATIONS = 2 /* ... and any solution will do */
 };
@@ -82,21 +83,23 @@ static bool fits(const dtp_tensor_round *r)
     return r->found && r->over <= 0;
 }
 
-/* From a solution whose program is too large on: limits that are lower by the excess. Leaves the
- * last one in the overlay. */
+/* From a solution whose program is too large on: a limit that is lower by the excess; where that is
+ * not enough, by what is left of it in parts, as a full step often loses more than it has to. Leaves
+ * the last one in the overlay. */
 static dtp_status solve_lowered(dtp_planning *p, dtp_tensor_round *r, dtp_err *err)
 {
     tensor_state *state = p->state;
     dtp_problem *s = &state->search.overlay.problem;
     dtp_solve_options options = dtp_tensor__solver_options(p);
+    int64_t part = 1;
     options.cutoff = cutoff_of(p);
     options.iterations = LATER_ITERATIONS;
     options.gap = LATER_GAP;
     options.lp_entries = 0;
     DTP_TRY(start_from_best(p, &options, err));
-    for (int32_t i = 0; i < MAX_LOWERED && r->found && !fits(r) && s->usage_limit > r->over; i++) {
-        s->usage_limit -= r->over;
+    for (int32_t i = 0; i < MAX_LOWERED && r->found && !fits(r) && tighten(s, r, 0, &part); i++) {
         DTP_TRY(dtp_tensor__solve_once(p, &options, SOLVE_PLAIN, r, err));
+        part = i == 0 ? FIRST_PART : part;
     }
     return DTP_OK;
 }
@@ -150,12 +153,21 @@ static dtp_status descend(dtp_planning *p, dtp_err *err)
     return DTP_OK;
 }
 
+/* Forgets corrections. */
+static void start_anew(tensor_state *state, int64_t usage_limit)
+{
+    dtp_overlay_free(&state->search.overlay);
+    dtp_overlay_init(state->problem->select, &state->search.overlay);
+    state->search.overlay.problem.usage_limit = usage_limit;
+}
+
 /* From a solution whose program is too large to one that fits; *r: what came of it. Corrections are
- * tried where a lowered limit finds nothing close to the bound. */
+ * tried where a lowered limit finds nothing close to the bound. They add up and may rule out what
+ * they were not made for, so where they find nothing they start anew from lower limits, down to the
+ * lowered one. */
 static dtp_status make_fit(dtp_planning *p, int64_t usage_limit, dtp_tensor_round *r, dtp_err *err)
 {
     tensor_state *state = p->state;
-    dtp_problem *s = &state->search.overlay.problem;
     dtp_tensor_round lowered = *r;
     DTP_TRY(solve_lowered(p, &lowered, err));
     if (fits(&lowered) && p->has_best &&
@@ -163,11 +175,15 @@ static dtp_status make_fit(dtp_planning *p, int64_t usage_limit, dtp_tensor_roun
         *r = lowered;
         return DTP_OK;
     }
-    const int64_t limit = s->usage_limit;
-    s->usage_limit = usage_limit;
-    DTP_TRY(solve_corrected(p, r, err));
+    const int64_t limit = state->search.overlay.problem.usage_limit;
+    *r = (dtp_tensor_round){0};
+    const int32_t n_starts = p->has_best ? CORRECTED_STARTS : 1; /* else, perhaps none fits */
+    for (int32_t i = 0; i < n_starts && !fits(r); i++) {
+        start_anew(state, usage_limit - (usage_limit - limit) / n_starts * i);
+        DTP_TRY(solve_corrected(p, r, err));
+    }
     if (!fits(r) && fits(&lowered)) {
-        s->usage_limit = limit;
+        start_anew(state, limit);
         *r = lowered;
     }
     return DTP_OK;
