@@ -234,7 +234,7 @@ static dtp_status choose_overlap(const dtp_pricer *pricer, dtp_program *p, int64
         best.memory_bytes -= over;
         best.depth = i < MAX_LOWERED && best.memory_bytes > 0 ? best.depth : best.depth / 2;
     }
-    return dtp_program_overlap(p, &best, true, err);
+    return dtp_program_overlap(p, &best, false, err); /* what was placed had another order */
 }
 
 /* Lets as much run once for all microbatches as memory allows, of a program with which all that

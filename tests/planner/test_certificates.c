@@ -366,12 +366,20 @@ static bool like_cpu(const dtp_target *target)
     return target == &dtp_target_cpu_packed || target == &dtp_target_ref;
 }
 
+/* A candidate of a coarser mesh whose programs with overlap all need too much memory: it was checked
+ * with the memory plan of another order. */
+static bool found_a_fault(const picks *x)
+{
+    return strcmp(MODELS[x->model].model, "gpt_bytes.json") == 0 && !x->rules && x->mesh == 1 &&
+           dtp_target_at(x->target) == &dtp_target_megatron && x->precision == 1 && x->saving == 0;
+}
+
 /* All cases have both meshes. A quarter has one of them, a sixth of its cases, and of targets that
  * differ from `cpu` in staging alone one variant of each model and precision. */
 static bool is_run(int32_t i, int32_t all, const picks *x)
 {
-    if (!quarter_has(i, all) || quarter_of(4) > 1) {
-        return quarter_of(4) > 1;
+    if (!quarter_has(i, all) || quarter_of(4) > 1 || found_a_fault(x)) {
+        return quarter_of(4) > 1 || found_a_fault(x);
     }
     const int32_t sum = x->model + x->precision + x->saving;
     const bool is_sixth = (sum + x->target + (x->rules ? 1 : 0)) % 6 == 0;
