@@ -392,6 +392,17 @@ void dtp_pipeline_print(const dtp_pipeline *p, const dtp_prediction *predicted, 
     }
 }
 
+void dtp_pipeline_print_collectives(const dtp_pipeline *p, int32_t stage, dtp_strbuf *out)
+{
+    for (int32_t c = 0; c < DTP_N_COLL_TOTALS; c++) {
+        const dtp_coll_total *t = &p->stages[stage].collectives[c];
+        if (t->kind != NULL && t->count > 0) {
+            dtp_strbuf_addf(out, " %s %lld (%s),", t->kind, (long long)t->count,
+                            dtp_byte_count((double)t->bytes).text);
+        }
+    }
+}
+
 dtp_message_text dtp_message_print(const dtp_pipeline *p, const dtp_stage_message *x)
 {
     dtp_message_text out;

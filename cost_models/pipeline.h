@@ -85,6 +85,8 @@ int32_t dtp_pipeline_sends(const dtp_graph *g, const dtp_transfer *transfer);
  * one; step, bubble, imbalance and sends unless `predicted` is NULL. */
 void dtp_pipeline_print(const dtp_pipeline *pipeline, const dtp_prediction *predicted,
                         dtp_strbuf *out);
+/* What a rank of a stage communicates in a step: " all_gather 5 (7.100 MiB)," for each kind. */
+void dtp_pipeline_print_collectives(const dtp_pipeline *pipeline, int32_t stage, dtp_strbuf *out);
 /* "0 -> 1 behind forward", "1.0 -> 0.1 behind the last backward" of chunks. */
 typedef struct dtp_message_text {
     char text[128];

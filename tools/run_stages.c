@@ -70,15 +70,9 @@ void dtp_report_stages_text(const dtp_report *r, dtp_strbuf *out)
     dtp_strbuf_add(out, "collectives per rank and step, peaks predicted and measured\n");
     for (int32_t k = 0; k < p->table.n_stages; k++) {
         const stage_figures f = figures_of(r, k);
-        dtp_strbuf_addf(out, "  stage %d: ", k);
-        for (int32_t c = 0; c < DTP_N_COLL_TOTALS; c++) {
-            const dtp_coll_total *t = &p->stages[k].collectives[c];
-            if (t->kind != NULL && t->count > 0) {
-                dtp_strbuf_addf(out, "%s %lld (%s), ", t->kind, (long long)t->count,
-                                dtp_byte_count((double)t->bytes).text);
-            }
-        }
-        dtp_strbuf_addf(out, "peak %s and %s%s\n", dtp_byte_count((double)f.predicted_bytes).text,
+        dtp_strbuf_addf(out, "  stage %d:", k);
+        dtp_pipeline_print_collectives(p, k, out);
+        dtp_strbuf_addf(out, " peak %s and %s%s\n", dtp_byte_count((double)f.predicted_bytes).text,
                         dtp_byte_count((double)f.peak_bytes).text,
                         f.predicted_bytes == f.peak_bytes ? " (equal)" : " (DIFFERENT)");
     }

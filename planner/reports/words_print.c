@@ -342,13 +342,7 @@ dtp_status dtp_words_job_print(const dtp_job *job, const dtp_plan *plan, const d
     dtp_strbuf_add(out, "\ncollectives and sends of a rank of each stage\n");
     for (int32_t k = 0; k < p->table.n_stages; k++) {
         dtp_strbuf_addf(out, "  stage %d:", k);
-        for (int32_t c = 0; c < DTP_N_COLL_TOTALS; c++) {
-            const dtp_coll_total *t = &p->stages[k].collectives[c];
-            if (t->kind != NULL && t->count > 0) {
-                dtp_strbuf_addf(out, " %s %lld (%s),", t->kind, (long long)t->count,
-                                dtp_byte_count((double)t->bytes).text);
-            }
-        }
+        dtp_pipeline_print_collectives(p, k, out);
         int64_t sends = 0, bytes = 0;
         for (int32_t i = 0; i < p->times.n_messages; i++) {
             const dtp_stage_message *x = &p->times.messages[i];

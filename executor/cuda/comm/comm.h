@@ -41,6 +41,9 @@ dtp_status dtp_cuda_flights_look(dtp_cuda_flights *f, double waited_s, char late
                                  dtp_err *err) DTP_MUST_CHECK;
 void dtp_cuda_flights_close(dtp_cuda_flights *f);
 
+/* Creates those of n events that are NULL; none measures time. */
+dtp_status dtp_cuda_need_events(int32_t n, cudaEvent_t *const *events, dtp_err *err) DTP_MUST_CHECK;
+
 /* Messages of a rank over the device transport. */
 typedef struct dtp_cuda_end dtp_cuda_end;
 typedef struct dtp_cuda_mail {

@@ -157,14 +157,9 @@ static dtp_status device_prepare(dtp_transport *t, dtp_mesh_set set, dtp_err *er
         return DTP_FAIL(err, DTP_UNSUPPORTED, "transport device: groups of %d ranks, at most %d", n,
                         DTP_CUDA_MEMBERS);
     }
-    for (int32_t i = 0; n > 1 && i < 2; i++) {
-        member *own = &d->team->members[comm->rank];
-        cudaEvent_t *event = i == 0 ? &own->ready[set] : &own->done[set];
-        if (*event == NULL) {
-            DTP_CUDA_TRY(err, cudaEventCreateWithFlags(event, cudaEventDisableTiming));
-        }
-    }
-    return DTP_OK;
+    member *own = &d->team->members[comm->rank];
+    cudaEvent_t *events[] = {&own->ready[set], &own->done[set]};
+    return n > 1 ? dtp_cuda_need_events(2, events, err) : DTP_OK;
 }
 
 static dtp_status device_start(dtp_transport *t, const dtp_coll *coll, const dtp_coll_ends *ends,

@@ -46,11 +46,7 @@ static dtp_status take_end(dtp_cuda_mail *mail, dtp_cuda_end **out, dtp_err *err
         mail->ends = end;
     }
     cudaEvent_t *events[] = {&end->ready, &end->gone};
-    for (int32_t i = 0; i < 2; i++) {
-        if (*events[i] == NULL) {
-            DTP_CUDA_TRY(err, cudaEventCreateWithFlags(events[i], cudaEventDisableTiming));
-        }
-    }
+    DTP_TRY(dtp_cuda_need_events(2, events, err));
     *out = end;
     return DTP_OK;
 }

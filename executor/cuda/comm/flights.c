@@ -17,6 +17,16 @@ struct dtp_cuda_flight {
     dtp_cuda_flight *next, *older;
 };
 
+dtp_status dtp_cuda_need_events(int32_t n, cudaEvent_t *const *events, dtp_err *err)
+{
+    for (int32_t i = 0; i < n; i++) {
+        if (*events[i] == NULL) {
+            DTP_CUDA_TRY(err, cudaEventCreateWithFlags(events[i], cudaEventDisableTiming));
+        }
+    }
+    return DTP_OK;
+}
+
 static dtp_cuda_flight *flight_of(const dtp_request *request)
 {
     return (dtp_cuda_flight *)(uintptr_t)request->turn;
@@ -59,11 +69,7 @@ static dtp_status take(dtp_cuda_flights *f, dtp_cuda_flight **out, dtp_err *err)
         give_back(f, flight);
     }
     cudaEvent_t *events[] = {&flight->begin, &flight->end};
-    for (int32_t i = 0; i < 2; i++) {
-        if (*events[i] == NULL) {
-            DTP_CUDA_TRY(err, cudaEventCreateWithFlags(events[i], cudaEventDisableTiming));
-        }
-    }
+    DTP_TRY(dtp_cuda_need_events(2, events, err));
     f->unused = flight->next;
     *out = flight;
     return DTP_OK;

@@ -131,11 +131,7 @@ static dtp_status take_end(dtp_nccl__mail *mail, dtp_nccl__end **out, dtp_err *e
         mail->ends = end;
     }
     cudaEvent_t *events[] = {&end->ready, &end->gone, &end->begin};
-    for (int32_t i = 0; i < 3; i++) {
-        if (*events[i] == NULL) {
-            DTP_CUDA_TRY(err, cudaEventCreateWithFlags(events[i], cudaEventDisableTiming));
-        }
-    }
+    DTP_TRY(dtp_cuda_need_events(3, events, err));
     *out = end;
     return DTP_OK;
 }

@@ -202,9 +202,8 @@ static dtp_status take_letter(staged_transport *d, int64_t bytes, letter **out, 
         best->next = d->letters;
         d->letters = best;
     }
-    if (best->used == NULL) {
-        DTP_CUDA_TRY(err, cudaEventCreateWithFlags(&best->used, cudaEventDisableTiming));
-    }
+    cudaEvent_t *event = &best->used;
+    DTP_TRY(dtp_cuda_need_events(1, &event, err));
     if (best->room < bytes) {
         void *memory = NULL;
         (void)cudaFreeHost(best->memory);
