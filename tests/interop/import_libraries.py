@@ -244,6 +244,17 @@ def whisper():
                                                              "labels": ids(2, 8, 96), "use_cache": False}
 
 
+@program
+def wav2vec2():
+    """transformers, a weight norm"""
+    import transformers
+    c = transformers.Wav2Vec2Config(hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=64,
+                                    conv_dim=(8, 8, 16), conv_stride=(5, 2, 2), conv_kernel=(10, 3, 2), vocab_size=32,
+                                    num_feat_extract_layers=3, num_conv_pos_embeddings=8, num_conv_pos_embedding_groups=4,
+                                    layerdrop=0.0, mask_time_prob=0.0)
+    return transformers.Wav2Vec2Model(c), {"input_values": torch.randn(2, 400)}
+
+
 IMAGE = {"image_size": 16, "patch_size": 4, "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2,
          "num_attention_heads": 4}
 
@@ -287,6 +298,15 @@ def swin_hf():
     c = transformers.SwinConfig(image_size=32, patch_size=2, embed_dim=16, depths=[2, 2], num_heads=[2, 4],
                                 window_size=4)
     return transformers.SwinForImageClassification(c), {"pixel_values": torch.randn(2, 3, 32, 32)}
+
+
+@program
+def sam_vision():
+    """transformers, the vision tower of SAM: padded windows, positions by distance"""
+    import transformers
+    c = transformers.SamVisionConfig(hidden_size=32, num_hidden_layers=2, num_attention_heads=4, image_size=32, patch_size=4,
+                                     output_channels=16, window_size=3, global_attn_indexes=[1], mlp_dim=64)
+    return transformers.SamVisionModel(c), {"pixel_values": torch.randn(2, 3, 32, 32)}
 
 
 # ---- timm, torchvision ----
@@ -388,7 +408,30 @@ def swin_torchvision():
 def resnet18():
     """torchvision"""
     import torchvision
-    return torchvision.models.resnet18(num_classes=10), {"x": torch.randn(2, 3, 64, 64)}
+    return torchvision.models.resnet18(num_classes=10), {"x": torch.randn(4, 3, 64, 64)}
+
+
+@program
+def resnet50():
+    """torchvision, a block of each size"""
+    from torchvision.models.resnet import Bottleneck, ResNet
+    return ResNet(Bottleneck, [1, 1, 1, 1], num_classes=10, width_per_group=16), {"x": torch.randn(4, 3, 64, 64)}
+
+
+@program
+def efficientnet():
+    """torchvision, a block of each size"""
+    from torchvision.models.efficientnet import EfficientNet, MBConvConfig
+    sizes = ((1, 3, 1, 8, 8), (4, 3, 2, 8, 12), (4, 5, 2, 12, 16), (4, 3, 1, 16, 24))
+    blocks = [MBConvConfig(expand, kernel, stride, n, out, 1, 1.0, 1.0) for expand, kernel, stride, n, out in sizes]
+    return EfficientNet(blocks, 0.0, num_classes=10, stochastic_depth_prob=0.0), {"x": torch.randn(4, 3, 32, 32)}
+
+
+@program
+def shufflenet():
+    """torchvision, channels in turn"""
+    import torchvision
+    return torchvision.models.ShuffleNetV2([1, 1, 1], [8, 16, 16, 32, 64], num_classes=10), {"x": torch.randn(4, 3, 64, 64)}
 
 
 # ---- diffusers ----

@@ -618,3 +618,59 @@ def lora():
         def forward(self, x, y):
             return F.cross_entropy(self.head(F.relu(self.base(x) + 0.5 * (x @ self.a.T) @ self.b.T)), y)
     return Module(), {"x": torch.randn(6, 16), "y": torch.randint(0, 5, (6,))}
+
+
+class UNet(nn.Module):
+    """Halves and doubles the image; each size meets itself again."""
+
+    @staticmethod
+    def two(n, out):
+        return nn.Sequential(nn.Conv2d(n, out, 3, padding=1, bias=False), nn.BatchNorm2d(out), nn.ReLU(),
+                             nn.Conv2d(out, out, 3, padding=1, bias=False), nn.BatchNorm2d(out), nn.ReLU())
+
+    def __init__(self, sizes=(4, 8, 16), classes=3):
+        super().__init__()
+        self.down = nn.ModuleList(UNet.two(n, out) for n, out in zip((3, *sizes), sizes))
+        turned = sizes[::-1]
+        self.up = nn.ModuleList(nn.ConvTranspose2d(n, out, 2, stride=2) for n, out in zip(turned, turned[1:]))
+        self.join = nn.ModuleList(UNet.two(n, out) for n, out in zip(turned, turned[1:]))
+        self.last = nn.Conv2d(sizes[0], classes, 1)
+
+    def forward(self, image, labels):
+        kept, x = [], image
+        for i, down in enumerate(self.down):
+            x = down(F.max_pool2d(x, 2) if i else x)
+            kept.append(x)
+        for up, join, other in zip(self.up, self.join, kept[-2::-1]):
+            x = join(torch.cat((other, up(x)), 1))
+        return F.cross_entropy(self.last(x), labels)
+
+
+@program
+def u_net():
+    """a U-Net: batch norms, pools, transposed convolutions"""
+    return UNet(), {"image": torch.randn(4, 3, 16, 16), "labels": torch.randint(0, 3, (4, 16, 16))}
+
+
+class Dcgan(nn.Module):
+    """Generator and discriminator in one step."""
+
+    def __init__(self, noise=12, n=8):
+        super().__init__()
+        self.generator = nn.Sequential(
+            nn.ConvTranspose2d(noise, 2 * n, 4, 1, 0, bias=False), nn.BatchNorm2d(2 * n), nn.ReLU(True),
+            nn.ConvTranspose2d(2 * n, n, 4, 2, 1, bias=False), nn.BatchNorm2d(n), nn.ReLU(True),
+            nn.ConvTranspose2d(n, 3, 4, 2, 1, bias=False), nn.Tanh())
+        self.discriminator = nn.Sequential(
+            nn.Conv2d(3, n, 4, 2, 1, bias=False), nn.LeakyReLU(0.2, inplace=True),
+            nn.Conv2d(n, 2 * n, 4, 2, 1, bias=False), nn.BatchNorm2d(2 * n), nn.LeakyReLU(0.2, inplace=True),
+            nn.Conv2d(2 * n, 1, 4, 1, 0, bias=False), nn.Sigmoid())
+
+    def forward(self, noise, label):
+        return F.binary_cross_entropy(self.discriminator(self.generator(noise)).view(-1), label)
+
+
+@program
+def dcgan():
+    """DCGAN: transposed convolutions, batch norms, leaky relu"""
+    return Dcgan(), {"noise": torch.randn(4, 12, 1, 1), "label": torch.rand(4).round()}
