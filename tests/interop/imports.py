@@ -141,9 +141,9 @@ on one rank and compared with PyTorch on the same inputs. {good} of {len(rows)} 
             f.write(f"| {name} | {sources[name]} | {text.replace('|', '/')} |\n")
         f.write("""
 "equal within E": no element of any output differs by more than E of the largest element of that output. "refused":
-the first thing that the importer does not support. Weights are random, so a model is not trained here; gradients of
-imported programs are compared by tests/interop/import_pt2.py. `./dev interop imports NAME ..` runs some and writes
-nothing here.
+the first thing that the importer does not support. Those with convolutions are trained on [a page of their
+own](imports-trained.md); gradients of other programs are compared by tests/interop/import_pt2.py. `./dev interop imports NAME ..`
+runs some and writes nothing here.
 """)
 
 
