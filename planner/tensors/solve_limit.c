@@ -84,8 +84,8 @@ static bool fits(const dtp_tensor_round *r)
 }
 
 /* From a solution whose program is too large on: a limit that is lower by the excess; where that is
- * not enough, by what is left of it in parts, as a full step often loses more than it has to. Leaves
- * the last one in the overlay. */
+ * not enough, by what is left of it in parts, as a full step often loses more than it has to.
+ * Leaves the last one in the overlay. */
 static dtp_status solve_lowered(dtp_planning *p, dtp_tensor_round *r, dtp_err *err)
 {
     tensor_state *state = p->state;

@@ -366,8 +366,8 @@ static bool like_cpu(const dtp_target *target)
     return target == &dtp_target_cpu_packed || target == &dtp_target_ref;
 }
 
-/* A candidate of a coarser mesh whose programs with overlap all need too much memory: it was checked
- * with the memory plan of another order. */
+/* A candidate of a coarser mesh whose programs with overlap all need too much memory: it was
+ * checked with the memory plan of another order. */
 static bool found_a_fault(const picks *x)
 {
     return strcmp(MODELS[x->model].model, "gpt_bytes.json") == 0 && !x->rules && x->mesh == 1 &&
