@@ -97,13 +97,17 @@ def reason(errors):
     return text.removeprefix("dtplan: program.pt2: ").replace(" :", ":").split(", and only")[0][:76]
 
 
-def main(bin_dir, *names):
-    here = os.path.dirname(os.path.abspath(__file__))
-    sources = {}
+def sources():
+    """By program: where it is from. Without importing PyTorch."""
+    found = {}
     for file in ("import_libraries.py", "import_people.py"):
-        with open(os.path.join(here, file), encoding="utf-8") as f:
-            sources.update(re.findall(r"@program\ndef (\w+)\(\):\n    \"\"\"(.*)\"\"\"", f.read()))
-    every = list(sources)
+        with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), file), encoding="utf-8") as f:
+            found.update(re.findall(r"@program\ndef (\w+)\(\):\n    \"\"\"(.*)\"\"\"", f.read()))
+    return found
+
+
+def main(bin_dir, *names):
+    every = sources()
     unknown = set(names) - set(every)
     if unknown:
         sys.exit(f"no program {', '.join(sorted(unknown))}; there are {', '.join(every)}")
@@ -111,7 +115,6 @@ def main(bin_dir, *names):
     for name in names or every:
         if not os.path.exists(os.path.join(HERE, name, "call.json")):
             try:
-                sys.path.insert(0, here)
                 export(name, os.path.join(HERE, name))
             except Exception as e:  # torch.export or the library, not ours
                 print(f"{name}: torch.export: {str(e)[:300]}")
@@ -120,11 +123,11 @@ def main(bin_dir, *names):
     good = sum(r.startswith("equal") for r in rows.values())
     print(f"{good} of {len(rows)} programs run and equal PyTorch")
     if not names:
-        write(sources, rows)
+        write(every, rows)
     return 1 if any(r.startswith("FAIL") for r in rows.values()) else 0
 
 
-def write(sources, rows):
+def write(origin, rows):
     good = sum(r.startswith("equal") for r in rows.values())
     with open(RESULTS, "w", encoding="utf-8") as f:
         f.write(f"""# Programs of PyTorch that are imported
@@ -138,7 +141,7 @@ on one rank and compared with PyTorch on the same inputs. {good} of {len(rows)} 
 |---|---|---|
 """)
         for name, text in rows.items():
-            f.write(f"| {name} | {sources[name]} | {text.replace('|', '/')} |\n")
+            f.write(f"| {name} | {origin[name]} | {text.replace('|', '/')} |\n")
         f.write("""
 "equal within E": no element of any output differs by more than E of the largest element of that output. "refused":
 the first thing that the importer does not support. Those with convolutions are trained on [a page of their
